@@ -37,7 +37,7 @@ pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
     /// Steps until this core ages the next stripe.
     until_round: u32,
     /// The stripe that it ages next.
-    hand: usize,
+    next_stripe: usize,
 }
 
 /// How steps are taken on entries that are guarded so.
@@ -133,8 +133,8 @@ const fn sum<K, V>(entry: &Entry<K, V, flow::shared::Sum>) -> Sum {
 }
 
 struct Common<N: NetworkFunction, G: Guarding> {
-    v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow, G>,
-    v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
+    v4: FlowEntries<<KeyOf<N> as FlowKey>::V4, N::Flow, G>,
+    v6: FlowEntries<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
     seed: u64,
     recording: AtomicBool,
     next_step: AtomicU64,
@@ -145,11 +145,11 @@ struct Common<N: NetworkFunction, G: Guarding> {
 /// A step with the number that tells its place among all.
 type Recorded = (u64, Commit);
 
-type Flows<K, V, G> = Entries<K, V, AnyIndex, Own, G>;
-type Stripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, Own, G>;
+type FlowEntries<K, V, G> = Entries<K, V, AnyIndex, StripeState, G>;
+type HeldStripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, StripeState, G>;
 
 /// What goes with a stripe.
-struct Own {
+struct StripeState {
     /// Flows came or went here at this time, so none may come at an earlier one.
     now: Nanos,
     ledger: Ledger,
@@ -180,7 +180,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             core,
             until_round: ROUND,
             // Cores begin apart, so that they don't meet on their rounds.
-            hand: core * stripes / cores,
+            next_stripe: core * stripes / cores,
         };
         passes.into_iter().enumerate().map(handle).collect()
     }
@@ -205,8 +205,8 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
     /// Ages the next stripe by so many units at most; `true` when there is more to do there.
     fn age_next(&mut self, nf: &N, now: Nanos, seq: Seq, units: usize) -> bool {
         let Common { v4, v6, .. } = &*self.common;
-        let at = self.hand;
-        self.hand = (at + 1) % (v4.stripes() + v6.stripes());
+        let at = self.next_stripe;
+        self.next_stripe = (at + 1) % (v4.stripes() + v6.stripes());
         let moment = self.moment(nf, now, seq);
         match at.checked_sub(v4.stripes()) {
             None => v4.nth_stripe(at, |stripe| moment.reclaim(stripe, units)),
@@ -320,7 +320,7 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
 
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>> {
         fn of<N: NetworkFunction, K: Key, G: Guarding>(
-            flows: &Flows<K, N::Flow, G>,
+            flows: &FlowEntries<K, N::Flow, G>,
             nf: &N,
             name: fn(K) -> KeyOf<N>,
         ) -> Vec<FlowState<N>> {
@@ -390,7 +390,7 @@ enum Found<V> {
 
 /// A stripe whose lock is held, while flows are opened and ended in it.
 struct LockedStripe<'s, 'a, K: Key, N: NetworkFunction, G: Guarding> {
-    stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+    stripe: &'s mut HeldStripe<'a, K, N::Flow, G>,
     moment: &'s Moment<'s, N, G>,
 }
 
@@ -400,7 +400,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     #[inline(always)]
     fn take<K: Key>(
         &self,
-        flows: &Flows<K, N::Flow, G>,
+        flows: &FlowEntries<K, N::Flow, G>,
         pass: &G::Pass,
         key: K,
         decided: &mut Option<impl FnOnce(&Verdict)>,
@@ -423,7 +423,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
 
     /// The step under the stripe's lock.
     #[inline(never)]
-    fn on_stripe<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
+    fn on_stripe<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, key: K) -> Verdict {
         self.moment.reclaim(stripe, RECLAIM_PER_PACKET);
         let now = stripe.own().now;
         let found = stripe.find(&key, self.lane.hash).map(|slot| (slot, self.decide(stripe, slot, now)));
@@ -445,7 +445,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     }
 
     /// Takes the step on a flow that is known to its stripe, if it is alive. All effects can be granted, for the stripe is locked too.
-    fn decide<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
+    fn decide<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
         let (found, last) = stripe.decide(slot, |entry| {
             G::fold_sum_in(self.moment.nf, entry);
             let now = now.max(entry.now);
@@ -482,7 +482,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
 
 impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
     /// Ends flows whose deadline has passed, by so many units of work at most; `true` when there was more, and some ended.
-    fn reclaim<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, units: usize) -> bool {
+    fn reclaim<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, units: usize) -> bool {
         let own = stripe.own();
         own.now = own.now.max(self.now);
         let now = own.now;
@@ -492,7 +492,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
     /// What opens and ends flows in a stripe whose lock is held.
     fn lifecycle<'s, 'a, K: Key>(
         &'s self,
-        stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+        stripe: &'s mut HeldStripe<'a, K, N::Flow, G>,
     ) -> Lifecycle<'s, N, LockedStripe<'s, 'a, K, N, G>, OnLocal<'s, N>> {
         Lifecycle { nf: self.nf, store: LockedStripe { stripe, moment: self }, runner: OnLocal(self.shared) }
     }
@@ -603,14 +603,14 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     seed: u64,
     tables: Tables,
     bursts: G::Bursts,
-) -> Flows<K, V, G> {
+) -> FlowEntries<K, V, G> {
     let plan = Plan { index: tables.index, capacity, load_percent: None, ageing: tables.ageing, seed };
-    let own = |slots| Own {
+    let own = |slots| StripeState {
         now: Nanos(0),
         ledger: Ledger::new(tables, slots, seed),
         origins: Sources::origins(slots, tables.per_source.is_some()),
     };
-    Entries::cut(plan, Flows::<K, V, G>::stripes_for(capacity), own, bursts)
+    Entries::cut(plan, FlowEntries::<K, V, G>::stripes_for(capacity), own, bursts)
 }
 
 /// A panic inside a step is reported by its own core; the others may finish what they hold.

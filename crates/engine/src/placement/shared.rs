@@ -13,9 +13,9 @@ use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
 /// A core's handle on the state that all cores share.
-pub struct Shared<N: NetworkFunction>(Way<N>);
+pub struct Shared<N: NetworkFunction>(SharedTables<N>);
 
-enum Way<N: NetworkFunction> {
+enum SharedTables<N: NetworkFunction> {
     /// An atomic operation for each step ([`EntryGuard::Atomic`]).
     Sums(ByEntry<N, Adding>),
     /// A lock for each entry.
@@ -72,15 +72,15 @@ impl<N: NetworkFunction> Shared<N> {
         match (N::DESCRIPTION.sharing, N::Flow::STORED) {
             (Sharing::Nothing, true) if N::Speed::ADDS && tables.guard == EntryGuard::Atomic => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Sums(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Sums(handle))).collect()
             }
             (Sharing::Nothing, true) => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Entries(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Entries(handle))).collect()
             }
             (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
                 let handles = Striped::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Stripes(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Stripes(handle))).collect()
             }
         }
     }
@@ -106,9 +106,9 @@ impl<N: NetworkFunction> Shared<N> {
     /// What is asked of all of it.
     pub(crate) fn whole(&self) -> &dyn Whole<N> {
         match &self.0 {
-            Way::Sums(entries) => entries,
-            Way::Entries(entries) => entries,
-            Way::Stripes(stripes) => stripes,
+            SharedTables::Sums(entries) => entries,
+            SharedTables::Entries(entries) => entries,
+            SharedTables::Stripes(stripes) => stripes,
         }
     }
 }
@@ -118,58 +118,58 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
 
     fn seed(&self) -> u64 {
         match &self.0 {
-            Way::Sums(entries) => entries.seed(),
-            Way::Entries(entries) => entries.seed(),
-            Way::Stripes(stripes) => stripes.seed(),
+            SharedTables::Sums(entries) => entries.seed(),
+            SharedTables::Entries(entries) => entries.seed(),
+            SharedTables::Stripes(stripes) => stripes.seed(),
         }
     }
 
     #[inline]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
         match &self.0 {
-            Way::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
-            Way::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
-            Way::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
+            SharedTables::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
+            SharedTables::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
+            SharedTables::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
         }
     }
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         match &self.0 {
-            Way::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
-            Way::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
-            Way::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
         }
     }
 
     #[inline]
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         match &mut self.0 {
-            Way::Entries(entries) => entries.step(nf, lane, decided),
+            SharedTables::Entries(entries) => entries.step(nf, lane, decided),
             // Compiled for functions alone that may be here.
-            Way::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, decided),
-            Way::Sums(_) => {}
-            Way::Stripes(stripes) => stripes.step(nf, lane, decided),
+            SharedTables::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, decided),
+            SharedTables::Sums(_) => {}
+            SharedTables::Stripes(stripes) => stripes.step(nf, lane, decided),
         }
     }
 
     #[inline]
     fn rest(&mut self) {
-        if let Way::Sums(entries) = &mut self.0 {
+        if let SharedTables::Sums(entries) = &mut self.0 {
             entries.rest();
         }
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         match &mut self.0 {
-            Way::Sums(entries) => entries.age(nf, now, last),
-            Way::Entries(entries) => entries.age(nf, now, last),
-            Way::Stripes(stripes) => stripes.age(nf, now, last),
+            SharedTables::Sums(entries) => entries.age(nf, now, last),
+            SharedTables::Entries(entries) => entries.age(nf, now, last),
+            SharedTables::Stripes(stripes) => stripes.age(nf, now, last),
         }
     }
 
     fn fail(&mut self) {
-        if let Way::Sums(entries) = &mut self.0 {
+        if let SharedTables::Sums(entries) = &mut self.0 {
             entries.fail();
         }
     }

@@ -26,7 +26,7 @@ use crate::placement::{BURST, FlowState, Lane, Placement, records_are_of_all};
 pub struct Transacted<N: Function> {
     tables: OwnedTables<N>,
     common: Arc<Common<N>>,
-    own: Own,
+    transactor: Transactor,
     seed: u64,
     /// How many packets the next transaction takes, where packet sets have no state of their own.
     batch: usize,
@@ -34,7 +34,7 @@ pub struct Transacted<N: Function> {
 }
 
 /// A core's way to transactions.
-struct Own {
+struct Transactor {
     session: Session,
     tally: Transactions,
     order: Order,
@@ -89,7 +89,7 @@ impl<N: Function> Transacted<N> {
         let handle = |session| Self {
             tables: OwnedTables::new(sizing, seed, tables),
             common: Arc::clone(&common),
-            own: Own { session, tally: Transactions::default(), order: Order::Any },
+            transactor: Transactor { session, tally: Transactions::default(), order: Order::Any },
             seed,
             batch: BURST,
             verdicts: Box::new([Verdict::forward(); BURST]),
@@ -99,12 +99,12 @@ impl<N: Function> Transacted<N> {
 
     /// From now on the order of transactions is kept, one packet each. It grows with every step: for verification alone.
     pub fn record(&mut self) {
-        self.own.order = Order::Recorded(Vec::new());
+        self.transactor.order = Order::Recorded(Vec::new());
     }
 
     /// The places of this core's transactions among all, in the order that it made them; none unless [recorded](Self::record).
     pub(crate) fn places(&self) -> &[Place] {
-        match &self.own.order {
+        match &self.transactor.order {
             Order::Recorded(places) => places,
             Order::Any | Order::Given(_) => &[],
         }
@@ -112,23 +112,23 @@ impl<N: Function> Transacted<N> {
 
     /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
     pub fn repeat(&mut self, order: &Arc<ReplayOrder>) {
-        self.own.order = Order::Given(Arc::clone(order));
+        self.transactor.order = Order::Given(Arc::clone(order));
     }
 
     /// From now on it is kept who was in whose way.
     pub fn profile(&mut self) {
-        self.own.session.record(true);
+        self.transactor.session.record(true);
     }
 
     /// What became of this core's transactions.
     pub const fn transactions(&self) -> &Transactions {
-        &self.own.tally
+        &self.transactor.tally
     }
 
     /// The digest of what all packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
-        let Self { common, own, .. } = self;
-        own.transact(common, Nanos(0), Seq(0), |cx| {
+        let Self { common, transactor, .. } = self;
+        transactor.transact(common, Nanos(0), Seq(0), |cx| {
             let mut fingerprint = Fingerprint::default();
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
@@ -138,10 +138,10 @@ impl<N: Function> Transacted<N> {
     /// What the function reports at `now` from these flows, which are those of all cores. Nobody else may be at it: what is recorded or
     /// counted of transactions knows nothing of this one.
     pub(crate) fn report(&mut self, nf: &N, flows: &nf::FlowList<'_, N>, now: Nanos) -> Option<Report> {
-        let Self { common, own, .. } = self;
-        let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
-        let report = own.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
-        (own.order, own.tally) = (order, tally);
+        let Self { common, transactor, .. } = self;
+        let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
+        let report = transactor.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
+        (transactor.order, transactor.tally) = (order, tally);
         report
     }
 
@@ -196,13 +196,13 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
-        let Self { tables: OwnedTables { v4, v6, ledger }, common, own, .. } = self;
+        let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
         match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
-                decided(&own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
+                decided(&transactor.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
             }
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, own }.step(key, lane, decided),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, own }.step(key, lane, decided),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, transactor }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, transactor }.step(key, lane, decided),
         }
     }
 
@@ -216,14 +216,14 @@ impl<N: Function> Placement<N> for Transacted<N> {
     ) where
         N::Meta: 'l,
     {
-        let Self { common, own, batch, verdicts, .. } = self;
+        let Self { common, transactor, batch, verdicts, .. } = self;
         let (mut done, mut aborts) = (0, 0);
         while done < count {
-            if let Order::Given(order) = &own.order {
-                order.wait(own.session.core());
+            if let Order::Given(order) = &transactor.order {
+                order.wait(transactor.session.core());
             }
-            let together = if let Order::Given(_) = own.order { 1 } else { (*batch).min(count - done) };
-            let mut log = own.session.log(&common.memory);
+            let together = if let Order::Given(_) = transactor.order { 1 } else { (*batch).min(count - done) };
+            let mut log = transactor.session.log(&common.memory);
             let mut tx = log.attempt(aborts);
             let mut failed = false;
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
@@ -243,14 +243,14 @@ impl<N: Function> Placement<N> for Transacted<N> {
             let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
             match outcome {
                 Ok(place) => {
-                    own.committed(place, aborts, together);
+                    transactor.committed(place, aborts, together);
                     (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| decided(at, verdict));
                     done += together;
                     aborts = 0;
                     *batch = (*batch + 1).min(BURST);
                 }
                 Err(collision) => {
-                    own.failed(collision);
+                    transactor.failed(collision);
                     aborts += 1;
                     *batch = (together / 2).max(1);
                 }
@@ -259,9 +259,9 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
-        let Self { tables: OwnedTables { v4, v6, ledger }, common, own, .. } = self;
-        Stepping { nf, flows: v4, ledger, common, own }.lifecycle().reclaim(now, last, AGE_UNITS)
-            || Stepping { nf, flows: v6, ledger, common, own }.lifecycle().reclaim(now, last, AGE_UNITS)
+        let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
+        Stepping { nf, flows: v4, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
+            || Stepping { nf, flows: v6, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
     fn flow_counters(&self) -> FlowCounters {
@@ -282,7 +282,7 @@ fn stateless<N: NetworkFunction>(
     }
 }
 
-impl Own {
+impl Transactor {
     /// Runs `body` as a transaction until it commits.
     #[inline]
     fn transact<N: Function, T>(
@@ -343,13 +343,13 @@ struct Stepping<'a, N: Function, K> {
     flows: &'a mut OwnedTable<K, N::Flow>,
     ledger: &'a mut Ledger,
     common: &'a Common<N>,
-    own: &'a mut Own,
+    transactor: &'a mut Transactor,
 }
 
 /// Runs handlers in transactions.
 struct Transacting<'a, N: Function> {
     common: &'a Common<N>,
-    own: &'a mut Own,
+    transactor: &'a mut Transactor,
 }
 
 impl<N: Function> Runner<N> for Transacting<'_, N> {
@@ -362,7 +362,7 @@ impl<N: Function> Runner<N> for Transacting<'_, N> {
         seq: Seq,
         body: impl for<'x> FnMut(&mut Context<'x, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
-        self.own.transact(self.common, now, seq, body)
+        self.transactor.transact(self.common, now, seq, body)
     }
 }
 
@@ -370,8 +370,8 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
     /// What opens and ends flows in this table.
     #[inline]
     fn lifecycle(&mut self) -> Lifecycle<'_, N, Owned<'_, K, N::Flow>, Transacting<'_, N>> {
-        let Self { nf, flows, ledger, common, own } = self;
-        Lifecycle { nf, store: Owned { flows, ledger }, runner: Transacting { common, own } }
+        let Self { nf, flows, ledger, common, transactor } = self;
+        Lifecycle { nf, store: Owned { flows, ledger }, runner: Transacting { common, transactor } }
     }
 
     #[inline(always)]
@@ -389,7 +389,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
             },
         };
         let entry = self.flows.table.entry(slot, lane.now);
-        if let Some(effects) = packet(self.nf, self.common, self.own, entry, lane, decided) {
+        if let Some(effects) = packet(self.nf, self.common, self.transactor, entry, lane, decided) {
             self.take_effect(slot, effects);
         }
     }
@@ -416,7 +416,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
 fn packet<N: Function, K: Key>(
     nf: &N,
     common: &Common<N>,
-    own: &mut Own,
+    transactor: &mut Transactor,
     mut entry: Entry<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     decided: impl FnOnce(&Verdict),
@@ -424,7 +424,7 @@ fn packet<N: Function, K: Key>(
     let before = *entry.value_mut();
     // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
     let (mut flow, mut verdict, mut asked) = (before, Verdict::forward(), Effects::default());
-    own.transact(common, lane.now, lane.seq, |cx| {
+    transactor.transact(common, lane.now, lane.seq, |cx| {
         flow = before;
         match nf.packet(cx, &mut flow, lane.meta) {
             Ok(ref outcome) => verdict.set(outcome),

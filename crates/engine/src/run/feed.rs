@@ -66,13 +66,13 @@ pub trait Feed<N: NetworkFunction>: Send {
 }
 
 /// A queue of the core's own, whose packets it looks at itself.
-pub(crate) struct Own<'a> {
+pub(crate) struct OwnQueue<'a> {
     queue: Box<dyn Queue + 'a>,
     closed: bool,
     aged: Option<Nanos>,
 }
 
-impl<'a> Own<'a> {
+impl<'a> OwnQueue<'a> {
     pub(crate) fn new(queue: Box<dyn Queue + 'a>) -> Self {
         Self { queue, closed: false, aged: None }
     }
@@ -82,7 +82,7 @@ impl<'a> Own<'a> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for Own<'_> {
+impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
         if self.closed { Ok(Received::End) } else { received(&mut *self.queue, batch) }
     }

@@ -20,7 +20,7 @@ use packet::Nanos;
 use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts};
 
 pub use self::cores::{CoreRun, run_cores};
-use self::feed::Own;
+use self::feed::OwnQueue;
 pub use self::feed::{Feed, resolve};
 pub use self::handle::{Control, CoreProgress};
 use self::instance::{
@@ -275,7 +275,7 @@ fn over_queues<N: NetworkFunction>(
     control: &Control,
     mail: &Mail<N>,
 ) -> End {
-    let mut feeds: Vec<_> = queues.into_iter().map(Own::new).collect();
+    let mut feeds: Vec<_> = queues.into_iter().map(OwnQueue::new).collect();
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
