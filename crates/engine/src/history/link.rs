@@ -87,7 +87,7 @@ pub struct LinkEnd<M> {
     link: Link,
     member: Member,
     /// The blocks with records that the core has still to apply, where histories are kept.
-    kept: VecDeque<Arc<Block<M>>>,
+    blocks: VecDeque<Arc<Block<M>>>,
     /// What recovery says that the core is to apply.
     block: Block<M>,
     arrived: Batch,
@@ -103,7 +103,7 @@ impl<M: Meta> LinkEnd<M> {
         assert!(shape.window() >= window, "cores don't wait for room in a log");
         let members = Logs::members(shape, link.patience).into_iter();
         let end =
-            |member| Self { link, member, kept: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
+            |member| Self { link, member, blocks: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
         members.map(end).collect()
     }
 
@@ -125,7 +125,7 @@ impl<M: Meta> LinkEnd<M> {
         batch: &mut Batch,
         block: &Arc<Block<M>>,
     ) -> Result<(), Fenced> {
-        let Self { link, member, kept, block: decided, arrived } = self;
+        let Self { link, member, blocks, block: decided, arrived } = self;
         arrived.clear();
         decided.records.clear();
         let seed = worker.seed();
@@ -138,15 +138,15 @@ impl<M: Meta> LinkEnd<M> {
                     .and_then(|()| member.advance_into(block.end, &mut apply))
             }
             None => {
-                kept.push_back(Arc::clone(block));
-                let mut apply = Kept { blocks: kept, records: &mut decided.records };
+                blocks.push_back(Arc::clone(block));
+                let mut apply = FromBlocks { blocks, records: &mut decided.records };
                 take_in(link, member, worker, batch, &[], arrived, &mut apply)
                     .and_then(|()| member.advance_into(block.end, &mut apply))
             }
         };
         decided.end = member.next();
-        while kept.front().is_some_and(|block| block.end <= decided.end) {
-            kept.pop_front();
+        while blocks.front().is_some_and(|block| block.end <= decided.end) {
+            blocks.pop_front();
         }
         self.step(worker, batch);
         result
@@ -161,11 +161,11 @@ impl<M: Meta> LinkEnd<M> {
         worker: &mut dyn AnyWorker<N>,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
-        let Self { member, kept, block: mut decided, mut arrived, .. } = self;
+        let Self { member, blocks, block: mut decided, mut arrived, .. } = self;
         decided.records.clear();
         let seed = worker.seed();
         let outcome = if member.logs().shape().words == 0 {
-            member.finish_into(sent, &mut Kept { blocks: &kept, records: &mut decided.records })
+            member.finish_into(sent, &mut FromBlocks { blocks: &blocks, records: &mut decided.records })
         } else {
             member.finish(sent, |seq, words| {
                 decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
@@ -193,12 +193,12 @@ impl<M: Meta> LinkEnd<M> {
 }
 
 /// Takes what the core is to apply from the blocks that it was handed.
-struct Kept<'a, M> {
+struct FromBlocks<'a, M> {
     blocks: &'a VecDeque<Arc<Block<M>>>,
     records: &'a mut Vec<Record<M>>,
 }
 
-impl<M: Meta> Apply for Kept<'_, M> {
+impl<M: Meta> Apply for FromBlocks<'_, M> {
     fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
         if words.is_some() {
             self.carried(seq, seq.next());

@@ -90,7 +90,7 @@ impl<N: NetworkFunction> Exchange<N> {
 
     /// Waits until this is so; `false` when a core has failed meanwhile.
     pub(crate) fn wait(&self, mut ready: impl FnMut() -> bool) -> bool {
-        for turn in 0_u32.. {
+        for look in 0_u32.. {
             if ready() {
                 return true;
             }
@@ -99,7 +99,7 @@ impl<N: NetworkFunction> Exchange<N> {
                 return false;
             }
             // The other core is mostly a burst behind, or, where cores share a processor, has to be let run.
-            if turn < 64 { hint::spin_loop() } else { thread::yield_now() }
+            if look < 64 { hint::spin_loop() } else { thread::yield_now() }
         }
         false
     }

@@ -34,14 +34,14 @@ impl ReplayOrder {
     /// When nothing happens for long: then the run is not the one that was recorded.
     pub(crate) fn wait(&self, core: usize) {
         for _ in 0..YIELDS {
-            if self.is_turn(core) {
+            if self.is_next(core) {
                 return;
             }
             thread::yield_now();
         }
         *self.waiter(core) = Some(thread::current());
         let (mut last, mut waited) = (self.place(), Duration::ZERO);
-        while !self.is_turn(core) {
+        while !self.is_next(core) {
             // A process that was suspended has waited for one look, not for all that time.
             thread::park_timeout(LOOK);
             waited = if self.place() == last { waited + LOOK } else { Duration::ZERO };
@@ -51,7 +51,7 @@ impl ReplayOrder {
     }
 
     /// Whether it is this core's turn, or nobody's any more.
-    fn is_turn(&self, core: usize) -> bool {
+    fn is_next(&self, core: usize) -> bool {
         self.cores.get(self.place()).is_none_or(|&next| usize::from(next) == core)
     }
 

@@ -187,7 +187,7 @@ fn guarded<N: NetworkFunction>(
     let mut result = caught(core, worker, batch, |worker, batch| feed.process(worker, batch));
     if let Err(failure) = &mut result {
         // What was left for later came ahead, and so does its panic.
-        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_left(batch));
+        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_unfinished(batch));
         if let Some(earlier) = earlier.err().filter(|earlier| earlier.seq < failure.seq) {
             *failure = earlier;
         }

@@ -338,9 +338,9 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     fn done(&self, number: u64) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let slot = self.slot(number);
-        let Stage::Steered(left) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
-        if left > 1 {
-            state.stages[slot] = Stage::Steered(left - 1);
+        let Stage::Steered(shares) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
+        if shares > 1 {
+            state.stages[slot] = Stage::Steered(shares - 1);
             return Ok(());
         }
         if self.order != Order::Any {

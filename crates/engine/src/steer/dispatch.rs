@@ -47,7 +47,7 @@ struct Adaptive<M> {
     balancer: Balancer,
     elephants: Option<Elephants<M>>,
     /// Packets until the epoch ends.
-    left: u64,
+    until_epoch_end: u64,
     epoch: u64,
     frozen: bool,
     /// What a core carries, where only as many are in use as that takes.
@@ -94,7 +94,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
             Box::new(Adaptive {
                 balancer: Balancer::new(cores, buckets),
                 elephants: elephants.then(|| Elephants::new(cores, buckets, epoch, replay_percent)),
-                left: epoch,
+                until_epoch_end: epoch,
                 epoch,
                 frozen: false,
                 core_pps,
@@ -226,7 +226,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
             let (Some(adaptive), Steering::Hash(rss)) = (&mut self.adaptive, &self.steering) else {
                 unreachable!("what follows nothing is dealt by a router")
             };
-            adaptive.left = adaptive.left.saturating_sub(batch.len() as u64);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(batch.len() as u64);
             let buckets = &found.buckets[..batch.len()];
             let sets = buckets.iter().filter(|bucket| **bucket != NO_SET);
             sets.for_each(|bucket| adaptive.balancer.count(*bucket));
@@ -323,7 +323,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     fn steer(&mut self, seq: u64, bucket: u16) -> (usize, u16) {
         let set = (bucket != NO_SET).then_some(bucket);
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.left = adaptive.left.saturating_sub(1);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(1);
             set.into_iter().for_each(|bucket| adaptive.balancer.count(bucket));
         }
         self.steering.steer(seq, set)
@@ -337,7 +337,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
         let route = Route { core, bucket, recorded: self.router.replicate };
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.left = adaptive.left.saturating_sub(1);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(1);
             let Some(meta) = meta else { return route };
             if let Some(elephants) = &mut adaptive.elephants {
                 if elephants.count(&meta.key(), hash) {
@@ -357,13 +357,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if next.seq == Seq(0) {
             adaptive.since = (next.seq, next.time);
         }
-        if adaptive.left > 0 || adaptive.frozen {
+        if adaptive.until_epoch_end > 0 || adaptive.frozen {
             return;
         }
         adaptive.scale(next);
         rss.use_cores(adaptive.balancer.active());
-        let Adaptive { balancer, elephants, left, epoch, moved, migrations, changes, table, .. } = &mut **adaptive;
-        *left = *epoch;
+        let Adaptive { balancer, elephants, until_epoch_end, epoch, moved, migrations, changes, table, .. } =
+            &mut **adaptive;
+        *until_epoch_end = *epoch;
         let mut add = |what| {
             moves.push(Move { number: *moved, what });
             *moved += 1;

@@ -40,7 +40,7 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
     /// Decides the packets that were left for later and came ahead of the one that the function panicked at.
-    fn decide_left(&mut self, batch: &mut Batch);
+    fn decide_unfinished(&mut self, batch: &mut Batch);
 
     /// See [`Worker::fail`].
     fn fail(&mut self);
@@ -99,8 +99,8 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
         Self::drop_unseen(self, packet, reason);
     }
 
-    fn decide_left(&mut self, batch: &mut Batch) {
-        Self::decide_left(self, batch);
+    fn decide_unfinished(&mut self, batch: &mut Batch) {
+        Self::decide_unfinished(self, batch);
     }
 
     fn fail(&mut self) {

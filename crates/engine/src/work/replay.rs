@@ -290,15 +290,16 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Decides the undecided packets ahead of the one that the function panicked at. There are four kinds: packets whose verdicts were not
     /// carried out yet, deferred packets, packets that waited for their burst to be taken in, and packets whose transaction the panic has
     /// undone.
-    pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
+    pub(crate) fn decide_unfinished(&mut self, batch: &mut Batch) {
         let until = batch.packets().partition_point(|packet| packet.seq < self.position);
         self.emit(batch);
-        let is_left = |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);
+        let is_unfinished =
+            |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);
         self.deferred.packets.clear();
         let mut at = 0;
         while at < until {
             while at < until && self.deferred.packets.len() < BURST {
-                if is_left(&batch.packets()[at]) {
+                if is_unfinished(&batch.packets()[at]) {
                     self.deferred.packets.push(at as u32);
                 }
                 at += 1;

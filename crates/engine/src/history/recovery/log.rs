@@ -72,11 +72,11 @@ impl Mark {
     const FENCED: u64 = 1;
     const LEFT: u64 = 2;
 
-    pub(super) const fn new(turns: u64) -> Self {
-        Self(turns << 2)
+    pub(super) const fn new(packets: u64) -> Self {
+        Self(packets << 2)
     }
 
-    pub(super) const fn turns(self) -> u64 {
+    pub(super) const fn packets(self) -> u64 {
         self.0 >> 2
     }
 
@@ -92,7 +92,7 @@ impl Mark {
 
 /// What a log says of one packet of its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum LogEntry {
     /// Nothing yet (the paper's `NOT_INIT`).
     Open,
     /// It never came, or its core is gone and can't say any more.
@@ -133,27 +133,27 @@ impl Logs {
     }
 
     /// The number of this core's packet of this turn.
-    pub(super) const fn packet(&self, core: usize, turn: u64) -> u64 {
-        turn * self.shape.cores as u64 + core as u64
+    pub(super) const fn packet(&self, core: usize, nth: u64) -> u64 {
+        nth * self.shape.cores as u64 + core as u64
     }
 
     /// How many packets with a number below `end` go to this core.
-    pub(super) const fn turns_below(&self, core: usize, end: u64) -> u64 {
+    pub(super) const fn packets_below(&self, core: usize, end: u64) -> u64 {
         let cores = self.shape.cores as u64;
         (end + cores - 1 - core as u64) / cores
     }
 
     /// Where a core's packet of this turn lies in its log. A division takes longer than what is written there.
-    const fn slot(&self, turn: u64) -> usize {
+    const fn slot(&self, nth: u64) -> usize {
         match self.mask {
-            Some(mask) => (turn & mask) as usize,
-            None => (turn % self.shape.slots as u64) as usize,
+            Some(mask) => (nth & mask) as usize,
+            None => (nth % self.shape.slots as u64) as usize,
         }
     }
 
     /// The turn of this core's one packet that carries this record: the first whose number isn't below it.
     pub(super) const fn carrier(&self, core: usize, record: u64) -> u64 {
-        self.turns_below(core, record)
+        self.packets_below(core, record)
     }
 
     /// What the core has published.
@@ -216,8 +216,8 @@ impl Logs {
     }
 
     /// How many entries from this turn's on lie in one piece.
-    pub(super) const fn in_one_piece(&self, turn: u64) -> usize {
-        self.shape.slots - self.slot(turn)
+    pub(super) const fn in_one_piece(&self, nth: u64) -> usize {
+        self.shape.slots - self.slot(nth)
     }
 
     /// The words of an entry.
@@ -228,9 +228,9 @@ impl Logs {
     /// Writes the entries of `count` consecutive packets that came, [in one piece](Self::in_one_piece): their records, oldest first; those
     /// of the first may be fewer. Only the core itself may, and only when nobody who isn't fenced may still read what is there.
     #[inline]
-    pub(super) fn receive(&self, core: usize, turn: u64, count: usize, records: &[u64]) {
+    pub(super) fn receive(&self, core: usize, nth: u64, count: usize, records: &[u64]) {
         let log = &self.cores[core];
-        let slot = self.slot(turn);
+        let slot = self.slot(nth);
         log.begin(slot, count);
         log.tell(slot, count, true);
         let end = (slot + count) * self.entry_words();
@@ -249,26 +249,26 @@ impl Logs {
     }
 
     /// Writes the entry of a packet that is lost, under the same conditions.
-    pub(super) fn lose(&self, core: usize, turn: u64) {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    pub(super) fn lose(&self, core: usize, nth: u64) {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.begin(slot, 1);
         log.tell(slot, 1, false);
     }
 
     /// What the core's log says of a packet of its core that has been published.
-    pub(super) fn entry(&self, core: usize, turn: u64) -> Entry {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    pub(super) fn entry(&self, core: usize, nth: u64) -> LogEntry {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.watches[slot].read();
         // ORDERING: Relaxed, after an Acquire of the mark or by the writer itself. A fenced core may read what came later.
         let received = log.received[slot / BITS].load(Ordering::Relaxed);
-        if received >> (slot % BITS) & 1 == 0 { Entry::Lost } else { Entry::Received }
+        if received >> (slot % BITS) & 1 == 0 { LogEntry::Lost } else { LogEntry::Received }
     }
 
     /// Copies a record out of a packet that the core received.
-    pub(super) fn read(&self, core: usize, turn: u64, record: u64, into: &mut [u64]) {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    pub(super) fn read(&self, core: usize, nth: u64, record: u64, into: &mut [u64]) {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.watches[slot].read();
-        let behind = (self.packet(core, turn) - record) as usize;
+        let behind = (self.packet(core, nth) - record) as usize;
         let start = (slot + 1) * self.entry_words() - (behind + 1) * self.shape.words;
         for (value, word) in into.iter_mut().zip(&log.words[start..]) {
             // ORDERING: Relaxed, as in `entry`.
@@ -286,7 +286,7 @@ impl Logs {
         // Who is last waits for those that haven't said whether they have its record. Room they have: nobody is further back.
         let silent = others()
             .map(suspect)
-            .find(|suspect| !suspect.mark.is_final() && suspect.mark.turns() <= self.carrier(suspect.core, last));
+            .find(|suspect| !suspect.mark.is_final() && suspect.mark.packets() <= self.carrier(suspect.core, last));
         // When all have, it could go on itself.
         silent.or_else(|| others().map(suspect).find(|suspect| !suspect.mark.is_final() && suspect.progress <= last))
     }
@@ -376,7 +376,7 @@ mod tests {
         assert!(!logs.publish(1, Mark::new(3), Mark::new(4)));
         logs.leave(1);
         let mark = logs.mark(1);
-        assert!(mark.is_fenced() && mark.is_final() && mark.turns() == 3);
+        assert!(mark.is_fenced() && mark.is_final() && mark.packets() == 3);
     }
 
     #[test]

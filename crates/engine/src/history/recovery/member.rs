@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use packet::Seq;
 
-use super::log::{Entry, Logs, Mark, Shape, Suspect};
+use super::log::{LogEntry, Logs, Mark, Shape, Suspect};
 use super::patience::{Patience, Wait};
 use super::sync::{Pause, broken};
 use super::tally::Tally;
@@ -24,7 +24,7 @@ pub struct Member {
     core: usize,
     patience: Patience,
     /// The turn of the core's packet that is to come next: all before are in the log, received or lost.
-    turn: u64,
+    nth: u64,
     /// What the others know of it.
     mark: Mark,
     /// The turn of the packet whose records are applied next.
@@ -97,7 +97,7 @@ impl Member {
         Self {
             core,
             patience,
-            turn: 0,
+            nth: 0,
             mark: Mark::new(0),
             at: 0,
             next: 0,
@@ -166,19 +166,19 @@ impl Member {
             "the packets' records"
         );
         // The packet that is to come next needs no division.
-        if first.0 != self.logs.packet(self.core, self.turn) {
+        if first.0 != self.logs.packet(self.core, self.nth) {
             self.skip_to(first, apply)?;
         }
         let (mut count, mut records) = (count, records);
         while count > 0 {
-            if self.turn >= self.room {
-                self.make_room(self.logs.packet(self.core, self.turn), apply)?;
+            if self.nth >= self.room {
+                self.make_room(self.logs.packet(self.core, self.nth), apply)?;
             }
-            let taken = count.min((self.room - self.turn) as usize).min(self.logs.in_one_piece(self.turn));
+            let taken = count.min((self.room - self.nth) as usize).min(self.logs.in_one_piece(self.nth));
             count -= taken;
             let (now, later) = records.split_at(records.len() - count * self.logs.entry_words());
-            self.logs.receive(self.core, self.turn, taken, now);
-            self.turn += taken as u64;
+            self.logs.receive(self.core, self.nth, taken, now);
+            self.nth += taken as u64;
             records = later;
         }
         Ok(())
@@ -188,14 +188,14 @@ impl Member {
     #[cold]
     fn skip_to(&mut self, seq: Seq, apply: &mut impl Apply) -> Result<(), Refusal> {
         let cores = self.logs.shape.cores as u64;
-        let (turn, core) = (seq.0 / cores, seq.0 % cores);
+        let (nth, core) = (seq.0 / cores, seq.0 % cores);
         if core != self.core as u64 {
             return Err(Refusal::Astray);
         }
-        if turn < self.turn {
+        if nth < self.nth {
             return Err(Refusal::Late);
         }
-        while self.turn < turn {
+        while self.nth < nth {
             self.lose(seq.0, apply)?;
             self.tally.lost += 1;
         }
@@ -219,7 +219,7 @@ impl Member {
     /// As [`advance`](Self::advance).
     pub fn advance_into(&mut self, sent: Seq, apply: &mut impl Apply) -> Result<(), Fenced> {
         // Own packets may have overtaken the heartbeat.
-        let own = self.logs.packet(self.core, self.turn) + 1;
+        let own = self.logs.packet(self.core, self.nth) + 1;
         let sent = sent.0.max(own.saturating_sub(self.logs.shape.cores as u64));
         self.resolve_losses(sent, sent, apply)
     }
@@ -232,13 +232,13 @@ impl Member {
     /// [`Fenced`] when the others have gone on without this core.
     #[inline]
     pub fn pass(&mut self, sent: Seq) -> Result<Option<Seq>, Fenced> {
-        let missing = self.lost > self.at || self.logs.packet(self.core, self.turn) < sent.0;
-        if missing || self.at == self.turn {
+        let missing = self.lost > self.at || self.logs.packet(self.core, self.nth) < sent.0;
+        if missing || self.at == self.nth {
             return Ok(None);
         }
         self.publish()?;
-        self.at = self.turn;
-        self.next = self.logs.packet(self.core, self.turn - 1) + 1;
+        self.at = self.nth;
+        self.next = self.logs.packet(self.core, self.nth - 1) + 1;
         self.report();
         Ok(Some(Seq(self.next)))
     }
@@ -263,23 +263,23 @@ impl Member {
 
     /// Takes packets below `sent` that didn't come for lost and applies all records below `end` that can be decided.
     fn resolve_losses(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
-        let turns = self.logs.turns_below(self.core, sent);
-        while self.turn < turns {
+        let packets = self.logs.packets_below(self.core, sent);
+        while self.nth < packets {
             self.lose(sent, apply)?;
             // What is past the end of the stream can't be lost.
-            self.tally.lost += u64::from(self.logs.packet(self.core, self.turn - 1) < end);
+            self.tally.lost += u64::from(self.logs.packet(self.core, self.nth - 1) < end);
         }
         self.catch_up(sent, end, apply)
     }
 
     /// Says of the core's next packet that it is lost. All cores have been told, or are about to be, of the packets below `sent`.
     fn lose(&mut self, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
-        if self.turn >= self.room {
+        if self.nth >= self.room {
             self.make_room(sent, apply)?;
         }
-        self.logs.lose(self.core, self.turn);
-        self.turn += 1;
-        self.lost = self.turn;
+        self.logs.lose(self.core, self.nth);
+        self.nth += 1;
+        self.lost = self.nth;
         Ok(())
     }
 
@@ -290,13 +290,13 @@ impl Member {
         let slots = self.logs.shape.slots as u64;
         // First what the others may be waiting for.
         self.catch_up(sent, sent, apply)?;
-        let last = self.logs.packet(self.core, self.turn - slots);
+        let last = self.logs.packet(self.core, self.nth - slots);
         debug_assert!(self.next > last, "all that came before this packet is applied");
         let passed = self.wait(
             |tally| &mut tally.waits_for_room,
             |member| Some(member.passed_by_all()).filter(|passed| *passed > last),
         )?;
-        self.room = slots + self.logs.turns_below(self.core, passed);
+        self.room = slots + self.logs.packets_below(self.core, passed);
         Ok(())
     }
 
@@ -313,7 +313,7 @@ impl Member {
 
     /// Tells the others what came and what didn't.
     fn publish(&mut self) -> Result<(), Fenced> {
-        let mark = Mark::new(self.turn);
+        let mark = Mark::new(self.nth);
         // With nothing to tell the mark is looked at all the same.
         let held = if mark == self.mark {
             !self.logs.is_fenced(self.core)
@@ -343,11 +343,11 @@ impl Member {
     }
 
     fn apply_all(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
-        while self.at < self.turn {
+        while self.at < self.nth {
             let packet = self.logs.packet(self.core, self.at);
             let stop = end.min(packet + 1);
             match self.logs.entry(self.core, self.at) {
-                Entry::Received => {
+                LogEntry::Received => {
                     if self.next < stop && apply.carried(Seq(self.next), Seq(stop)) {
                         self.next = stop;
                     }
@@ -357,7 +357,7 @@ impl Member {
                         self.next += 1;
                     }
                 }
-                Entry::Open | Entry::Lost => {
+                LogEntry::Open | LogEntry::Lost => {
                     while self.next < stop {
                         if self.next + self.logs.shape.cores as u64 > sent {
                             // Another core's packet with this record may not have been sent yet: waiting for it could stop
@@ -396,19 +396,19 @@ impl Member {
         let mut open = false;
         // From the packet's own core on, which has the record first.
         for core in (0..cores).map(|offset| (*next as usize + offset) % cores).filter(|core| core != me) {
-            let (mark, turn) = (logs.mark(core), logs.carrier(core, *next));
-            let entry = match mark.turns() > turn {
-                true => logs.entry(core, turn),
-                false if mark.is_final() => Entry::Lost,
-                false => Entry::Open,
+            let (mark, nth) = (logs.mark(core), logs.carrier(core, *next));
+            let entry = match mark.packets() > nth {
+                true => logs.entry(core, nth),
+                false if mark.is_final() => LogEntry::Lost,
+                false => LogEntry::Open,
             };
             match entry {
-                Entry::Received => {
-                    logs.read(core, turn, *next, record);
+                LogEntry::Received => {
+                    logs.read(core, nth, *next, record);
                     return Some(Some(core));
                 }
-                Entry::Lost => {}
-                Entry::Open => open = true,
+                LogEntry::Lost => {}
+                LogEntry::Open => open = true,
             }
         }
         (!open).then_some(None)
