@@ -99,7 +99,7 @@ pub(crate) trait FlowStore<V: Copy> {
     /// The place where the source of the slot's flow is counted. Only called if sources are limited.
     fn origin(&mut self, slot: Slot) -> &mut u32;
 
-    /// Does one bounded unit of ageing. Returns a flow whose deadline is before `now`, if it found one.
+    /// Does one bounded unit of ageing. Returns a flow whose deadline has passed by `now`, if it found one.
     fn reclaim(&mut self, now: Nanos) -> Option<Ending<V>>;
 
     /// True if [`reclaim`](Self::reclaim) may find more by `now`.
@@ -264,7 +264,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         self.store.ledger().count(how);
     }
 
-    /// Ends flows whose deadline is before `now`, within `units` units of work. Returns true if some ended and more work was left.
+    /// Ends flows whose deadline has passed by `now`, within `units` units of work. Returns true if some ended and more work was left.
     pub(crate) fn reclaim(&mut self, now: Nanos, seq: Seq, units: usize) -> bool {
         let mut some = false;
         for _ in 0..units {

@@ -1,5 +1,5 @@
-//! State that all cores share (`shared`): each entry under a lock of its own, or, if asked for and where steps add up, stepped on
-//! by one atomic operation; where packet sets share state, all of it under one lock.
+//! State in one table that all cores share (`shared`). If packet sets share nothing, each entry has a lock, or a step is one atomic
+//! operation where that was chosen and steps add up. If packet sets share state, one lock guards everything.
 
 use flow::shared::{Adding, Locking};
 use flow::{EntryGuard, Hint};
@@ -12,11 +12,11 @@ use crate::placement::striped::{Commit, Striped};
 use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
-/// A core's handle on the state that all cores share.
+/// A core's handle on the shared state.
 pub struct Shared<N: NetworkFunction>(SharedTables<N>);
 
 enum SharedTables<N: NetworkFunction> {
-    /// An atomic operation for each step ([`EntryGuard::Atomic`]).
+    /// One atomic operation for each step ([`EntryGuard::Atomic`]).
     Sums(ByEntry<N, Adding>),
     /// A lock for each entry.
     Entries(ByEntry<N, Locking>),
@@ -24,44 +24,44 @@ enum SharedTables<N: NetworkFunction> {
     Stripes(Striped<N>),
 }
 
-/// What is asked of state that all cores share while nobody steps.
+/// Reads and controls the whole shared state while no core steps.
 pub(crate) trait Whole<N: NetworkFunction> {
-    /// From now on the order of the steps is kept.
+    /// Records the order of steps from now on.
     fn record(&self);
 
-    /// The parts that state falls into, as this core knows it, at `now`.
+    /// The independent parts of the state at `now`, as this core sees them.
     fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>>;
 
-    /// The fingerprint of what packet sets share, if each core has its own of that.
+    /// The fingerprint of the function's shared state, if each core has one of its own.
     fn own_fingerprint(&self, nf: &N) -> Option<u64>;
 
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// What the function reports from these flows, which are those of all cores.
+    /// The function's report on `flows`, the flows of all cores.
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report>;
 
-    /// What happened to flows, on all cores.
+    /// The flow counters of all cores.
     fn all_flow_counters(&self) -> FlowCounters;
 
-    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
 
-    /// The most flows that there ever were at once, added up over stripes.
+    /// The most flows at one time, summed over stripes.
     fn high_water(&self) -> usize;
 
     /// The memory of the tables, in bytes.
     fn memory_bytes(&self) -> usize;
 }
 
-/// A part of the state that nothing else shares, with the steps that made it so.
+/// A part of the state that shares nothing with other parts, and the steps that led to it.
 #[derive(Debug)]
 pub struct Part<N: NetworkFunction> {
-    /// An order in which a sequential run takes these steps alike.
+    /// The steps, in an order in which a sequential run has the same outcome.
     pub commits: Vec<Commit>,
     /// The flows that are alive.
     pub flows: Vec<FlowState<N>>,
-    /// The fingerprint of what packet sets share, as each of those who keep it has it.
+    /// The fingerprints of the function's shared state: one, or one for each core.
     pub shared: Vec<u64>,
 }
 
@@ -85,15 +85,15 @@ impl<N: NetworkFunction> Shared<N> {
         }
     }
 
-    /// From now on the order of the steps is kept. It grows with every step: for verification alone.
+    /// Records the order of steps from now on. The record grows with every step, so it is for verification only.
     pub fn record(&self) {
         self.whole().record();
     }
 
-    /// The parts that state falls into, as `handles`, the cores' handles on it, have left them at `now`.
+    /// The independent parts of the state at `now`. `handles` are the handles of all cores.
     ///
     /// # Panics
-    /// When there are no handles.
+    /// If there are no handles.
     pub fn parts<'a>(handles: impl IntoIterator<Item = &'a Self>, nf: &N, now: Nanos) -> Vec<Part<N>> {
         let mut handles = handles.into_iter();
         let mut parts = handles.next().expect("an engine has at least one core").whole().parts(nf, now);
@@ -103,7 +103,7 @@ impl<N: NetworkFunction> Shared<N> {
         parts
     }
 
-    /// What is asked of all of it.
+    /// The whole state, for reading and control.
     pub(crate) fn whole(&self) -> &dyn Whole<N> {
         match &self.0 {
             SharedTables::Sums(entries) => entries,
@@ -146,7 +146,7 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         match &mut self.0 {
             SharedTables::Entries(entries) => entries.step(nf, lane, decided),
-            // Compiled for functions alone that may be here.
+            // Compiled only for functions that can be here.
             SharedTables::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, decided),
             SharedTables::Sums(_) => {}
             SharedTables::Stripes(stripes) => stripes.step(nf, lane, decided),

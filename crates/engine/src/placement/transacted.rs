@@ -1,8 +1,7 @@
-//! State that packet sets share, in memory that cores change by transactions (`transactional`); what a packet set has of its own
-//! is sharded, as `rss` does it.
+//! Shared state in transactional memory (`transactional`). Flows are in private shards, as under `rss`.
 //!
-//! A packet's step is one transaction, and so is the end of a flow whose deadline has passed. Handlers work on a copy of the
-//! flow, and tables change once a transaction has committed, so one that fails leaves nothing behind.
+//! A packet's step is one transaction. So is the end of an expired flow. Handlers work on a copy of the flow, and tables change after the
+//! transaction has committed, so a failed transaction changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,54 +21,54 @@ use crate::placement::replay_order::ReplayOrder;
 use crate::placement::tables::Tables;
 use crate::placement::{BURST, FlowState, Lane, Placement, records_are_of_all};
 
-/// A core's handle on the state that all cores share, and its shard of the rest.
+/// A core's handle on the shared state, and its shard of the flows.
 pub struct Transacted<N: Function> {
     tables: OwnedTables<N>,
     common: Arc<Common<N>>,
     transactor: Transactor,
     seed: u64,
-    /// How many packets the next transaction takes, where packet sets have no state of their own.
+    /// How many packets the next transaction takes, for functions without flows.
     batch: usize,
     verdicts: Box<[Verdict; BURST]>,
 }
 
-/// A core's way to transactions.
+/// Runs a core's transactions and counts them.
 struct Transactor {
     session: Session,
     tally: Transactions,
     order: Order,
 }
 
-/// What all cores share.
+/// The state that all cores share.
 struct Common<N: Function> {
     memory: Transactional,
     shared: N::Shared<Transactional>,
 }
 
-/// What became of transactions.
+/// How many transactions committed and failed, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
-    /// Those that committed.
+    /// Transactions that committed.
     pub committed: u64,
-    /// Those that failed and were run again.
+    /// Attempts that failed and ran again.
     pub aborted: u64,
-    /// Those of the committed that had to be given a turn in which nothing else went on.
+    /// Committed transactions that had to run alone, while no other was active.
     pub turns: u64,
-    /// Who was in whose way, where that was [recorded](Transacted::profile).
+    /// The conflicting operations, with counts, if they are [recorded](Transacted::profile).
     pub collisions: HashMap<Collision, u64>,
 }
 
-/// Whether the order of transactions matters, beyond that there is one.
+/// How transactions are ordered.
 enum Order {
     Any,
-    /// It is written down.
+    /// In any order, which is recorded.
     Recorded(Vec<Place>),
-    /// It is this.
+    /// In this order.
     Given(Arc<ReplayOrder>),
 }
 
 impl Transactions {
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another core.
     pub fn add(&mut self, other: &Self) {
         self.committed += other.committed;
         self.aborted += other.aborted;
@@ -97,12 +96,12 @@ impl<N: Function> Transacted<N> {
         sessions.into_iter().map(handle).collect()
     }
 
-    /// From now on the order of transactions is kept, one packet each. It grows with every step: for verification alone.
+    /// Records the order of transactions from now on, one packet each. The record grows with every step, so it is for verification only.
     pub fn record(&mut self) {
         self.transactor.order = Order::Recorded(Vec::new());
     }
 
-    /// The places of this core's transactions among all, in the order that it made them; none unless [recorded](Self::record).
+    /// The places of this core's transactions in the order of all, in the core's own order. Empty unless [recorded](Self::record).
     pub(crate) fn places(&self) -> &[Place] {
         match &self.transactor.order {
             Order::Recorded(places) => places,
@@ -110,22 +109,22 @@ impl<N: Function> Transacted<N> {
         }
     }
 
-    /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
+    /// Runs transactions in this order from now on. Each core must get the same packets as in the recorded run.
     pub fn repeat(&mut self, order: &Arc<ReplayOrder>) {
         self.transactor.order = Order::Given(Arc::clone(order));
     }
 
-    /// From now on it is kept who was in whose way.
+    /// Records conflicting operations from now on.
     pub fn profile(&mut self) {
         self.transactor.session.record(true);
     }
 
-    /// What became of this core's transactions.
+    /// The counts of this core's transactions.
     pub const fn transactions(&self) -> &Transactions {
         &self.transactor.tally
     }
 
-    /// The digest of what all packet sets share.
+    /// The fingerprint of the state that packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
         let Self { common, transactor, .. } = self;
         transactor.transact(common, Nanos(0), Seq(0), |cx| {
@@ -135,8 +134,8 @@ impl<N: Function> Transacted<N> {
         })
     }
 
-    /// What the function reports at `now` from these flows, which are those of all cores. Nobody else may be at it: what is recorded or
-    /// counted of transactions knows nothing of this one.
+    /// The function's report at `now` on `flows`, the flows of all cores. Other cores must be idle. This transaction is neither recorded
+    /// nor counted.
     pub(crate) fn report(&mut self, nf: &N, flows: &nf::FlowList<'_, N>, now: Nanos) -> Option<Report> {
         let Self { common, transactor, .. } = self;
         let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
@@ -145,7 +144,7 @@ impl<N: Function> Transacted<N> {
         report
     }
 
-    /// The flows of this shard whose deadline is later than `now`.
+    /// Iterates over the flows of this shard that are alive at `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         self.tables.flows(now)
     }
@@ -206,7 +205,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
         }
     }
 
-    /// Several steps in a transaction, as long as those don't fail.
+    /// Takes several steps in one transaction, fewer after a conflict.
     fn steps<'l>(
         &mut self,
         nf: &N,
@@ -269,7 +268,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 }
 
-/// The step of a function whose packet sets have no state of their own.
+/// Takes the step of a function without flows.
 #[inline(always)]
 fn stateless<N: NetworkFunction>(
     nf: &N,
@@ -337,7 +336,7 @@ impl Transactor {
     }
 }
 
-/// The table of a packet's family, with what its step needs besides.
+/// The table of a packet's address family, with what its step needs.
 struct Stepping<'a, N: Function, K> {
     nf: &'a N,
     flows: &'a mut OwnedTable<K, N::Flow>,
@@ -367,7 +366,7 @@ impl<N: Function> Runner<N> for Transacting<'_, N> {
 }
 
 impl<N: Function, K: Key> Stepping<'_, N, K> {
-    /// What opens and ends flows in this table.
+    /// The life cycle code for this table.
     #[inline]
     fn lifecycle(&mut self) -> Lifecycle<'_, N, Owned<'_, K, N::Flow>, Transacting<'_, N>> {
         let Self { nf, flows, ledger, common, transactor } = self;
@@ -380,7 +379,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             self.lifecycle().end_at(slot, lane, End::Expired);
         }
-        // Looked for where its hint says, then everywhere.
+        // Looks at the hint first, then in the whole table.
         let slot = match self.flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry.slot(),
             None => match self.lifecycle().alive(&key, lane) {
@@ -399,7 +398,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
         self.lifecycle().open(key, lane)
     }
 
-    /// Does to its table what a flow's step asked for and is not done with every packet. A flow's end has been told already.
+    /// Applies the effects of a step that are not needed for every packet. If the flow ended, `expire` was called already.
     #[inline(never)]
     fn take_effect(&mut self, slot: Slot, effects: Effects) {
         let mut lifecycle = self.lifecycle();
@@ -410,8 +409,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
     }
 }
 
-/// Gives the packet to its flow. What the step asks for and the entry alone can't grant is handed back; a flow's end has been told
-/// already.
+/// Calls `packet` with the flow. Returns the effects that must still be applied; if the flow ended, `expire` was called already.
 #[inline(always)]
 fn packet<N: Function, K: Key>(
     nf: &N,
@@ -422,7 +420,7 @@ fn packet<N: Function, K: Key>(
     decided: impl FnOnce(&Verdict),
 ) -> Option<Effects> {
     let before = *entry.value_mut();
-    // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
+    // Set here rather than returned: a verdict is large, and a copy costs as much as a short step.
     let (mut flow, mut verdict, mut asked) = (before, Verdict::forward(), Effects::default());
     transactor.transact(common, lane.now, lane.seq, |cx| {
         flow = before;
