@@ -1,6 +1,6 @@
-//! Runs: an engine between a port's queues, or on a port's one stream.
+//! Runs: an engine between the queues of a port, or on its single stream.
 //!
-//! There is one loop ([`run_cores`]), which each core goes round; a [`Feed`] is what it works on.
+//! Each core runs the same loop ([`run_cores`]) over a [`Feed`].
 
 mod cores;
 mod feed;
@@ -44,14 +44,14 @@ use crate::steer::dispatch::Dispatcher;
 use crate::work::any_worker::AnyWorker;
 use crate::work::worker::Worker;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What happened to packets and flows: every flow that was opened has ended or is alive.
+    /// The counters of all cores. Every flow that was opened has ended or is alive.
     pub counters: Counters,
-    /// The same by core; flows are counted where a core owns them, and as expired once they were reclaimed.
+    /// The counters of each core. Flows are counted at the core that owns them, and as expired only once they were reclaimed.
     pub by_core: Vec<Counters>,
-    /// The most flows that there ever were at once.
+    /// The most flows at one time.
     pub flows_high_water: usize,
     /// The flows alive at the end.
     pub flows_alive: usize,
@@ -61,41 +61,41 @@ pub struct Outcome {
     pub last: Nanos,
     /// Wall time from the first receive to the last transmit.
     pub elapsed: Duration,
-    /// What the function has to tell.
+    /// The function's report.
     pub report: Option<Report>,
-    /// How often state changed cores.
+    /// How often state moved between cores.
     pub moved: u64,
-    /// Packet sets that are replicated by themselves at the end.
+    /// The elephants at the end: packet sets that `hybrid` replicates.
     pub elephants: usize,
-    /// The fewest and the most cores that were in use, and how many were at the end, where that followed the load.
+    /// The fewest and the most cores in use, and the cores in use at the end, if the engine adapts them to the load.
     pub cores_in_use: Option<[usize; 3]>,
-    /// What loss on the link and its recovery came to, where there was a link to lose anything.
+    /// Losses on the link and their recovery, if the run had a link.
     pub recovery: Option<Recovery>,
-    /// What became of transactions, where packet sets share state by them.
+    /// The transactions, if packet sets share state by them.
     pub transactions: Option<Transactions>,
-    /// Whether the run was told to stop before its input ended.
+    /// True if the run was told to stop before its input ended.
     pub interrupted: bool,
-    /// What ended the run early. All that was forwarded before is in the output.
+    /// What ended the run early. Packets forwarded before that are in the output.
     pub failure: Option<EngineError>,
-    /// Packets that the port lost ahead of its queues.
+    /// Packets that the port lost before its queues.
     pub lost: ReceiveLosses,
-    /// What became of the packets that were forwarded or answered; `None` where the port doesn't count.
+    /// Packets sent, and packets lost in transmit; `None` if the port doesn't count them.
     pub sent: Option<TransmitCounts>,
 }
 
-/// What loss on the link and its recovery came to.
+/// Losses on the link and their recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Packets lost, records recovered and from whom, of all cores together.
+    /// Packets lost, and records recovered from each core, summed over all cores.
     pub tally: Tally,
-    /// The cores that the others went on without.
+    /// The cores that were fenced.
     pub fenced: Vec<usize>,
 }
 
-/// Runs a function under an engine over a port. The output of a stream is in input order, and is finished whatever happens.
+/// Runs a function under an engine over a port. The output of a stream is in input order, and is always finished.
 ///
 /// # Errors
-/// [`EngineError::Refused`] when the engine can't run the function, and why the port can't be opened. What goes wrong later is
+/// [`EngineError::Refused`] if the engine can't run the function; the port's error if the port can't be opened. Later errors are in
 /// [`Outcome::failure`].
 pub fn run<N: Function>(
     nf: Arc<N>,
@@ -108,7 +108,7 @@ pub fn run<N: Function>(
     run_asked(nf, kind, cores, options, port, control, &Mail::new(cores))
 }
 
-/// The same for a run whose cores can be asked.
+/// The same, for a run that answers questions by `mail`.
 fn run_asked<N: Function>(
     nf: Arc<N>,
     kind: EngineKind,
@@ -137,7 +137,7 @@ fn run_asked<N: Function>(
     }
 }
 
-/// Runs an engine instance over a port, as [`run`] does. The instance keeps its state, to be inspected afterwards.
+/// Runs an engine instance over a port, as [`run`] does. The instance keeps its state and can be inspected afterwards.
 ///
 /// # Errors
 /// As [`run`].
@@ -177,7 +177,7 @@ where
             over_queues(workers, queues, &cpus, control, mail)
         }
     };
-    // Taken here: what follows walks the tables.
+    // Measured here, because the lines below read all tables.
     let elapsed = start.elapsed();
     let flows_alive = instance.each_flow(end.last).count();
     let counters = Counters { flows: instance.flow_counters_with(flows_alive), ..instance.counters() };
@@ -214,7 +214,7 @@ where
     })
 }
 
-/// How the packets came to an end.
+/// How a run ended.
 #[derive(Default)]
 struct End {
     last: Nanos,
@@ -226,7 +226,7 @@ struct End {
 }
 
 impl End {
-    /// Keeps the failure that comes first in packet order. Replicas fail on the same packet, one of them with its bytes.
+    /// Keeps the failure that is first in packet order. All replicas fail on the same packet; the one that has its bytes is preferred.
     fn fail(&mut self, error: EngineError) {
         let rank = |failure: &Failure| (failure.seq, failure.packet.is_none());
         let earlier = match (&self.failure, &error) {
@@ -239,7 +239,7 @@ impl End {
         }
     }
 
-    /// Adds what a core came to.
+    /// Adds the outcome of a core.
     fn add(&mut self, run: CoreRun) {
         self.last = self.last.max(run.last);
         self.interrupted |= run.interrupted;
@@ -248,7 +248,7 @@ impl End {
         }
     }
 
-    /// Adds what loss came to at a core.
+    /// Adds the losses and recoveries of a core.
     fn recover(&mut self, core: usize, at_core: Option<&(Tally, bool)>) {
         let Some((tally, fenced)) = at_core else { return };
         let recovery = self.recovery.get_or_insert_default();
@@ -258,7 +258,7 @@ impl End {
         }
     }
 
-    /// Adds what a queue, or either half of a stream, says of its packets.
+    /// Adds the counts of a queue, or of one half of a stream.
     fn count(&mut self, queue: &dyn Queue) {
         self.lost.add(&queue.lost());
         if let Some(sent) = queue.sent() {
@@ -267,7 +267,7 @@ impl End {
     }
 }
 
-/// Each core on a queue of its own.
+/// Runs each core on a queue of its own.
 fn over_queues<N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     queues: Vec<Box<dyn Queue + '_>>,
@@ -283,10 +283,10 @@ fn over_queues<N: NetworkFunction>(
     end
 }
 
-/// Packets of a batch at most where a link may lose some: logs have to hold what is under way.
+/// The most packets of a batch on a lossy link: the logs must hold all packets under way.
 const LINK_BATCH: usize = 4096;
 
-/// All cores on one stream.
+/// Runs all cores on one stream.
 fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     dispatcher: &'a mut Dispatcher<N>,
@@ -315,7 +315,7 @@ fn over_stream<'a, N: NetworkFunction>(
     end
 }
 
-/// A processor for each core, or none where there are too few: threads that share a processor are not pinned.
+/// A processor for each core. Empty if there are too few: threads that share a processor are not pinned.
 #[must_use]
 pub fn processors(pin: bool, cores: usize) -> Vec<usize> {
     let cpus = if pin { cpus() } else { Vec::new() };
