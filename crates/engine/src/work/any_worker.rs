@@ -36,7 +36,7 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     #[must_use]
     fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool;
 
-    /// See [`Worker::drop_unseen`].
+    /// Counts a packet as dropped that never reached this core, or came too late.
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
     /// Decides the packets that are still undecided and come before the one at which the function panicked.
