@@ -142,7 +142,7 @@ impl<N: Function> Replicas<N> {
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(cores).bucketed(buckets).continued();
         let link = Link { loss_ppm, recovery, seed: plan.options.seed, patience: Patience::Time(PATIENCE) };
-        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::Kept);
+        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::InMemory);
         let dispatch = plan.dispatch;
         let mut new = Self { fleet, ends, link, replay, script, dispatch, readings: Readings::new(plan.undisturbed) };
         new.round()?;

@@ -137,7 +137,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     /// Where cores find lost records. Blocks stay valid as long as a core needs them; history carried by a capture's packets is gone with
     /// their buffer.
     pub(crate) const fn histories(&self) -> Histories {
-        if self.unpack.is_some() { Histories::Copied } else { Histories::Kept }
+        if self.unpack.is_some() { Histories::Copied } else { Histories::InMemory }
     }
 
     /// The core of each bucket. Empty if there are no buckets.

@@ -80,7 +80,7 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
         fleet.dispatcher.split(batch, &mut shares);
         of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
-    let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::Kept);
+    let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::InMemory);
     let (mut got, mut total) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let cores: Vec<_> = fleet
@@ -159,7 +159,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     for batch in &batches(&trace) {
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
-    let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::Kept);
+    let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::InMemory);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -234,7 +234,7 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
             fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
         }
         for (core, (worker, mut end)) in
-            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::Kept)).enumerate()
+            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::InMemory)).enumerate()
         {
             let mut log = Log::of_loop(&script, 600, SPAN, Seq(0));
             let mut arrived = Vec::new();
@@ -306,7 +306,7 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
     let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
-    let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::Kept);
+    let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::InMemory);
     let mut of_cores = [Vec::new(), Vec::new()];
     for batch in batches(&trace) {
         let mut shares = [CoreBatch::default(), CoreBatch::default()];
