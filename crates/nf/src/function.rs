@@ -102,7 +102,7 @@ pub struct Sizing {
 /// The engine handles packets in this order:
 ///
 /// 1. [`meta`](Self::meta) extracts the metadata of every well-formed packet. If it returns `None`, [`other`](Self::other) gives the
-///   verdict.
+///    verdict.
 /// 2. For an unknown packet set, or one past its deadline, the engine calls [`open`](Self::open).
 /// 3. [`packet`](Self::packet) takes the step with the flow, for the first packet too.
 /// 4. [`expire`](Self::expire) is called once for each packet set that ends.

@@ -117,7 +117,7 @@ pub struct Log<'a, M> {
     owned: Owned<'a, M>,
     record: usize,
     /// Records before this index were shown for prefetching.
-    asked: usize,
+    prefetched: usize,
     boundary: usize,
     /// The number of completed passes over the records, and over the boundaries.
     laps: [u64; 2],
@@ -134,13 +134,13 @@ struct Owned<'a, M> {
     all: &'a [OwnedRecord<M>],
     next: usize,
     /// Records before this index were shown for prefetching.
-    asked: usize,
+    prefetched: usize,
     /// What is added in this pass to the packets' numbers.
     first: u64,
 }
 
 impl<M> Owned<'_, M> {
-    const NONE: Self = Self { all: &[], next: 0, asked: 0, first: 0 };
+    const NONE: Self = Self { all: &[], next: 0, prefetched: 0, first: 0 };
 }
 
 /// How many records ahead a record is prefetched. A log is mostly larger than the L2 cache; this is far enough ahead for a load from
@@ -189,7 +189,7 @@ impl<'a, M: Copy> Log<'a, M> {
             boundaries: &[],
             owned: Owned::NONE,
             record: 0,
-            asked: 0,
+            prefetched: 0,
             boundary: 0,
             laps: [0; 2],
             first: 0,
@@ -211,9 +211,10 @@ impl<'a, M: Copy> Log<'a, M> {
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
-        let (asked, owned) = (record, Owned::NONE);
+        let (prefetched, owned) = (record, Owned::NONE);
         let laps = [lap; 2];
-        let mut log = Self { records, boundaries, owned, record, asked, boundary, laps, first, later, packets, span };
+        let mut log =
+            Self { records, boundaries, owned, record, prefetched, boundary, laps, first, later, packets, span };
         log.lap_records(lap);
         log
     }
@@ -224,7 +225,7 @@ impl<'a, M: Copy> Log<'a, M> {
         let within = next.0.checked_rem(self.packets).unwrap_or(next.0);
         let first = next.0 - within;
         let next = all.partition_point(|record| record.seq.0 < within);
-        Self { owned: Owned { all, next, asked: next, first }, ..self }
+        Self { owned: Owned { all, next, prefetched: next, first }, ..self }
     }
 
     /// True if nothing is to be replayed before `end`.
@@ -248,15 +249,15 @@ impl<'a, M: Copy> Log<'a, M> {
         room: usize,
         ask: impl FnMut(&OwnedRecord<M>),
     ) -> (&'a [OwnedRecord<M>], u64) {
-        let Owned { all, next, asked, first } = &mut self.owned;
+        let Owned { all, next, prefetched, first } = &mut self.owned;
         if let Some(passes) = (seq.0 - *first).checked_div(self.packets).filter(|passes| *passes > 0) {
-            (*next, *asked, *first) = (0, 0, *first + passes * self.packets);
+            (*next, *prefetched, *first) = (0, 0, *first + passes * self.packets);
         }
         // Skips the records of packets that never came.
         *next += all[*next..].iter().take_while(|record| record.seq.0 + *first < seq.0).count();
         let ahead = all.len().min(*next + 2 * room);
-        all[(*asked).clamp(*next, ahead)..ahead].iter().for_each(ask);
-        *asked = ahead;
+        all[(*prefetched).clamp(*next, ahead)..ahead].iter().for_each(ask);
+        *prefetched = ahead;
         (&all[*next..], *first)
     }
 
@@ -341,9 +342,9 @@ impl<'a, M: Copy> Log<'a, M> {
         }
         let stretch = Stretch { records: &rest[..count], first, later };
         let ahead = records.len().min(record + count + room);
-        let unasked = &records[self.asked.clamp(record, ahead)..ahead];
+        let unasked = &records[self.prefetched.clamp(record, ahead)..ahead];
         unasked.iter().for_each(&mut ask);
-        (self.record, self.asked) = (record + count, ahead);
+        (self.record, self.prefetched) = (record + count, ahead);
         Some(stretch)
     }
 
@@ -361,7 +362,7 @@ impl<'a, M: Copy> Log<'a, M> {
         if self.packets == 0 || self.records.is_empty() {
             return false;
         }
-        (self.record, self.asked) = (0, 0);
+        (self.record, self.prefetched) = (0, 0);
         self.lap_records(self.laps[0] + 1);
         true
     }
@@ -454,11 +455,11 @@ mod tests {
     }
 
     /// Takes records two by two, as replicas do, and notes which were shown for prefetching.
-    fn by_twos(log: &mut Log<'_, u64>, until: u64, asked: &mut Vec<u64>) -> Vec<(&'static str, u64, u64)> {
+    fn by_twos(log: &mut Log<'_, u64>, until: u64, prefetched: &mut Vec<u64>) -> Vec<(&'static str, u64, u64)> {
         let mut met = Vec::new();
         loop {
             let bound = log.bound(Seq(until));
-            while let Some(stretch) = log.stretch(bound, 2, |record| asked.push(record.meta)) {
+            while let Some(stretch) = log.stretch(bound, 2, |record| prefetched.push(record.meta)) {
                 assert!((1..=2).contains(&stretch.records.len()));
                 met.extend(stretch.iter().map(|one| ("record", one.seq.0, one.time.0)));
             }
@@ -479,28 +480,28 @@ mod tests {
                 let history = TraceHistory { records, boundaries, owned: Vec::new() };
                 for step in 1..6 {
                     let mut logs = [0, 1].map(|_| Log::of_loop(&history, 4, Nanos(40), Seq(0)));
-                    let mut asked = Vec::new();
+                    let mut prefetched = Vec::new();
                     for until in (step..20).step_by(step as usize) {
                         let [one, other] = &mut logs;
                         let met = numbers(one, until);
-                        assert_eq!(by_twos(other, until, &mut asked), met, "{history:?} until {until}");
+                        assert_eq!(by_twos(other, until, &mut prefetched), met, "{history:?} until {until}");
                         for log in &mut logs {
                             next(log, until + 1);
                         }
                     }
                     // Each record at most once in a pass, in order.
-                    let passes = asked.chunk_by(|one, next| one < next).count();
-                    assert!(passes <= 6, "{passes} passes: {asked:?}");
+                    let passes = prefetched.chunk_by(|one, next| one < next).count();
+                    assert!(passes <= 6, "{passes} passes: {prefetched:?}");
                 }
             }
         }
     }
 
     /// Takes the core's own records for those of `packets` that have one, `room` at a time.
-    fn own(log: &mut Log<'_, u64>, packets: &[u64], room: usize, asked: &mut Vec<u64>) -> Vec<u64> {
+    fn own(log: &mut Log<'_, u64>, packets: &[u64], room: usize, prefetched: &mut Vec<u64>) -> Vec<u64> {
         let (mut at, mut met) = (0, Vec::new());
         while let Some(packet) = packets.get(at) {
-            let (owned, first) = log.owned(Seq(*packet), room, |record| asked.push(record.hash));
+            let (owned, first) = log.owned(Seq(*packet), room, |record| prefetched.push(record.hash));
             let is_of = |(record, packet): &(&OwnedRecord<u64>, &u64)| record.seq.0 + first == **packet;
             let count = owned.iter().zip(&packets[at..]).take(room).take_while(is_of).count();
             met.extend(owned[..count].iter().map(|record| record.seq.0 + first));
@@ -519,13 +520,13 @@ mod tests {
         assert!(!history.is_empty() && history.owned_of(0).is_empty() && history.owned_of(2).is_empty());
         for room in 1..6 {
             let log = |next| Log::of_loop(&history, 10, Nanos(100), next).with_owned(history.owned_of(1), next);
-            let mut asked = Vec::new();
+            let mut prefetched = Vec::new();
             let mut from_start = log(Seq(0));
             assert!(from_start.has_owned() && !from_start.is_silent_until(Seq(1)));
-            assert_eq!(own(&mut from_start, &[0, 1, 2, 4], room, &mut asked), [1, 2, 4]);
-            assert_eq!(own(&mut from_start, &[7, 11, 12], room, &mut asked), [7, 11, 12]);
+            assert_eq!(own(&mut from_start, &[0, 1, 2, 4], room, &mut prefetched), [1, 2, 4]);
+            assert_eq!(own(&mut from_start, &[7, 11, 12], room, &mut prefetched), [7, 11, 12]);
             // Each once in a pass.
-            assert_eq!(asked.chunk_by(|one, next| one < next).count(), 2, "{asked:?}");
+            assert_eq!(prefetched.chunk_by(|one, next| one < next).count(), 2, "{prefetched:?}");
             // Packets that never come, even whole passes of them.
             assert_eq!(own(&mut from_start, &[17, 22, 47, 81], room, &mut Vec::new()), [17, 22, 47, 81]);
             assert_eq!(own(&mut log(Seq(5)), &[6, 7, 9, 11], room, &mut Vec::new()), [7, 11]);

@@ -20,7 +20,8 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{
-    AGE_UNITS, End, Ending, FlowStore, Ledger, Lifecycle, OnLocal, Opening, RECLAIM_PER_PACKET, always, tell_end,
+    AGE_UNITS, End, Ending, FlowStore, Ledger, Lifecycle, OnLocal, Opening, RECLAIM_PER_PACKET, always,
+    expire_if_closed,
 };
 use crate::placement::shared::{Part, Whole};
 use crate::placement::striped::Commit;
@@ -380,7 +381,7 @@ struct Moment<'a, N: NetworkFunction, G: Guarding> {
 }
 
 /// What became of a flow that its stripe knows.
-enum Found<V> {
+enum KnownFlow<V> {
     Stays(Verdict),
     /// The function closed the flow, and `expire` was called. It is out of the table.
     Closed(Verdict),
@@ -431,12 +432,12 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         let lane = Lane { ticket: &ticket, ..self.lane };
         let mut lifecycle = self.moment.lifecycle(stripe);
         match found {
-            Some((_, Found::Stays(verdict))) => verdict,
-            Some((slot, Found::Closed(verdict))) => {
+            Some((_, KnownFlow::Stays(verdict))) => verdict,
+            Some((slot, KnownFlow::Closed(verdict))) => {
                 lifecycle.forget(slot, End::Closed);
                 verdict
             }
-            Some((_, Found::Expired(ending))) => {
+            Some((_, KnownFlow::Expired(ending))) => {
                 lifecycle.end(&ending, (lane.now, lane.seq), End::Expired);
                 lifecycle.open(key, lane)
             }
@@ -445,18 +446,18 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     }
 
     /// Takes the step on a flow that the stripe knows, if it is alive. The stripe is locked, so all effects are possible.
-    fn decide<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
+    fn decide<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> KnownFlow<N::Flow> {
         let (found, last) = stripe.decide(slot, |entry| {
             G::fold_sum_in(self.moment.nf, entry);
             let now = now.max(entry.now);
             if entry.deadline() <= now {
-                return ((Found::Expired(ending(slot, entry)), now), Fate::Goes);
+                return ((KnownFlow::Expired(ending(slot, entry)), now), Fate::Goes);
             }
             // A copy: after a panic the flow is unchanged.
             let mut flow = entry.value;
             let mut cx = self.moment.context(now);
             let verdict = always(self.moment.nf.packet(&mut cx, &mut flow, self.lane.meta));
-            let effects = always(tell_end(self.moment.nf, &mut cx, &flow));
+            let effects = always(expire_if_closed(self.moment.nf, &mut cx, &flow));
             (entry.value, entry.now) = (flow, now);
             if let Some(deadline) = effects.deadline {
                 entry.set_deadline(deadline);
@@ -464,8 +465,8 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             entry.assured |= effects.assured;
             self.moment.commit(now);
             match effects.close {
-                true => ((Found::Closed(verdict), now), Fate::Goes),
-                false => ((Found::Stays(verdict), now), Fate::Changes),
+                true => ((KnownFlow::Closed(verdict), now), Fate::Goes),
+                false => ((KnownFlow::Stays(verdict), now), Fate::Changes),
             }
         });
         stripe.own().now = last;

@@ -11,7 +11,7 @@ use std::thread;
 
 use nf::NetworkFunction;
 
-use crate::placement::owned::Carried;
+use crate::placement::owned::MovingFlow;
 use crate::placement::private::Private;
 
 /// The state that one core has released and others have not acquired yet.
@@ -33,7 +33,7 @@ pub(crate) enum Cargo<N: NetworkFunction> {
     /// The flows of a bucket.
     Shard(Box<Private<N>>),
     /// One flow; `None` if the packet set had none.
-    Flow(Option<Carried<N>>),
+    Flow(Option<MovingFlow<N>>),
 }
 
 /// More than the pieces on their way at any time of a run, so nothing is allocated later.
@@ -67,7 +67,7 @@ impl<N: NetworkFunction> Exchange<N> {
     }
 
     /// Takes a copy of a flow; `None` if the packet set had none.
-    pub(crate) fn take_flow(&self, name: (u64, u64)) -> Option<Carried<N>> {
+    pub(crate) fn take_flow(&self, name: (u64, u64)) -> Option<MovingFlow<N>> {
         let mut parked = self.lock();
         let index = parked.iter().position(|parked| parked.name == name)?;
         parked[index].takers -= 1;

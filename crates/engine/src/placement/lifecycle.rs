@@ -313,7 +313,7 @@ fn decide<'r, N: NetworkFunction, M: Memory>(
         Ok(Room { victim: None, .. }) => {}
     }
     let verdict = nf.packet(cx, &mut flow, meta)?;
-    let effects = tell_end(nf, cx, &flow)?;
+    let effects = expire_if_closed(nf, cx, &flow)?;
     let opening = Opening {
         flow,
         deadline: effects.deadline.or(opened.deadline).unwrap_or(Nanos::NEVER),
@@ -324,7 +324,7 @@ fn decide<'r, N: NetworkFunction, M: Memory>(
 
 /// The effects that a flow's step requested. If it closed the flow, `expire` is called in the same step.
 #[inline(always)]
-pub(crate) fn tell_end<N: NetworkFunction, M: Memory>(
+pub(crate) fn expire_if_closed<N: NetworkFunction, M: Memory>(
     nf: &N,
     cx: &mut Context<'_, N, M>,
     flow: &N::Flow,

@@ -192,8 +192,8 @@ pub trait Placement<N: NetworkFunction>: Send {
     #[inline(always)]
     fn rest(&mut self) {}
 
-    /// Ends flows whose deadline has passed by `now`, the port's time: a bounded number for each call. Returns true if there are more. `last`
-    /// is the last packet so far. Replicas that get the same arguments end the same flows.
+    /// Ends flows whose deadline has passed by `now`, the port's time: a bounded number for each call. Returns true if there are more.
+    /// `last` is the last packet so far. Replicas that get the same arguments end the same flows.
     fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) -> bool {
         false
     }

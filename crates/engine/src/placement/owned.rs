@@ -24,7 +24,7 @@ pub(crate) struct OwnedTable<K, V> {
 }
 
 /// A flow on its way from one table to another.
-pub(crate) struct Carried<N: NetworkFunction> {
+pub(crate) struct MovingFlow<N: NetworkFunction> {
     flow: N::Flow,
     deadline: Nanos,
     assured: bool,
@@ -32,13 +32,13 @@ pub(crate) struct Carried<N: NetworkFunction> {
     source: Option<Host6>,
 }
 
-impl<N: NetworkFunction> Clone for Carried<N> {
+impl<N: NetworkFunction> Clone for MovingFlow<N> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<N: NetworkFunction> Copy for Carried<N> {}
+impl<N: NetworkFunction> Copy for MovingFlow<N> {}
 
 impl<N: NetworkFunction> OwnedTables<N> {
     /// Empty tables for `sizing` flows. Capacity 0 for functions without flows.
@@ -90,12 +90,12 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
     }
 
     /// Takes a flow out, to be put into another table. The flow doesn't end.
-    pub(crate) fn carry_off<N: NetworkFunction<Flow = V>>(
+    pub(crate) fn take_out<N: NetworkFunction<Flow = V>>(
         &mut self,
         key: &K,
         hash: u64,
         ledger: &mut Ledger,
-    ) -> Option<Carried<N>> {
+    ) -> Option<MovingFlow<N>> {
         let slot = self.table.find(key, hash)?;
         let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
         let source = ledger.sources.as_mut().and_then(|sources| {
@@ -104,19 +104,19 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
             sources.leave(origin);
             source
         });
-        Some(Carried { flow: self.table.remove(slot), deadline, assured, source })
+        Some(MovingFlow { flow: self.table.remove(slot), deadline, assured, source })
     }
 
     /// Puts in a flow from another table. If there is no room, the flow ends here, as evicted.
-    pub(crate) fn carry_in<N: NetworkFunction<Flow = V>>(
+    pub(crate) fn put_in<N: NetworkFunction<Flow = V>>(
         &mut self,
         key: K,
         hash: u64,
-        carried: &Carried<N>,
+        carried: &MovingFlow<N>,
         now: Nanos,
         ledger: &mut Ledger,
     ) {
-        let Carried { flow, deadline, assured, source } = *carried;
+        let MovingFlow { flow, deadline, assured, source } = *carried;
         let Some(slot) = self.table.insert(key, hash, flow, deadline, now) else {
             ledger.counters.evicted += 1;
             return;

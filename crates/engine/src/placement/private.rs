@@ -9,7 +9,7 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
-use crate::placement::owned::{Carried, Owned, OwnedTable, OwnedTables};
+use crate::placement::owned::{MovingFlow, Owned, OwnedTable, OwnedTables};
 use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
@@ -86,20 +86,20 @@ impl<N: NetworkFunction> Private<N> {
     }
 
     /// Takes a flow out, to be put into another table. The flow doesn't end.
-    pub(crate) fn carry_off(&mut self, key: &KeyOf<N>, hash: u64) -> Option<Carried<N>> {
+    pub(crate) fn take_out(&mut self, key: &KeyOf<N>, hash: u64) -> Option<MovingFlow<N>> {
         let OwnedTables { v4, v6, ledger } = &mut self.tables;
         match key.family() {
-            Family::V4(key) => v4.carry_off(&key, hash, ledger),
-            Family::V6(key) => v6.carry_off(&key, hash, ledger),
+            Family::V4(key) => v4.take_out(&key, hash, ledger),
+            Family::V6(key) => v6.take_out(&key, hash, ledger),
         }
     }
 
     /// Puts in a flow from another table. If there is no room, the flow ends here, as evicted.
-    pub(crate) fn carry_in(&mut self, key: &KeyOf<N>, hash: u64, carried: &Carried<N>, now: Nanos) {
+    pub(crate) fn put_in(&mut self, key: &KeyOf<N>, hash: u64, carried: &MovingFlow<N>, now: Nanos) {
         let OwnedTables { v4, v6, ledger } = &mut self.tables;
         match key.family() {
-            Family::V4(key) => v4.carry_in(key, hash, carried, now, ledger),
-            Family::V6(key) => v6.carry_in(key, hash, carried, now, ledger),
+            Family::V4(key) => v4.put_in(key, hash, carried, now, ledger),
+            Family::V6(key) => v6.put_in(key, hash, carried, now, ledger),
         }
     }
 

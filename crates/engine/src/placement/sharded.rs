@@ -179,15 +179,15 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
                 // an expired flow could be reclaimed in one replica and demoted in another.
                 What::Promote(one) if one.owner == self.core => {
                     let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
-                    let carried = shard.carry_off(&one.meta.key(), one.hash);
+                    let carried = shard.take_out(&one.meta.key(), one.hash);
                     self.exchange.park(name, Cargo::Flow(carried), self.cores);
                 }
                 What::Demote(one) => {
                     let key = one.meta.key();
-                    let carried = self.replica.as_mut().and_then(|replica| replica.carry_off(&key, one.hash));
+                    let carried = self.replica.as_mut().and_then(|replica| replica.take_out(&key, one.hash));
                     if let (Some(carried), true) = (carried, one.owner == self.core) {
                         let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
-                        shard.carry_in(&key, one.hash, &carried, moves.time);
+                        shard.put_in(&key, one.hash, &carried, moves.time);
                     }
                 }
                 What::Bucket { .. } | What::Promote(_) => {}
@@ -214,7 +214,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
                 What::Bucket { bucket, .. } => self.shards[usize::from(*bucket)] = self.exchange.take_shard(name),
                 What::Promote(one) => {
                     if let (Some(carried), Some(replica)) = (self.exchange.take_flow(name), &mut self.replica) {
-                        replica.carry_in(&one.meta.key(), one.hash, &carried, moves.time);
+                        replica.put_in(&one.meta.key(), one.hash, &carried, moves.time);
                     }
                 }
                 What::Demote(_) => {}

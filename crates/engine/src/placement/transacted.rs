@@ -15,7 +15,7 @@ use nf::{
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER_PACKET, Runner, tell_end};
+use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER_PACKET, Runner, expire_if_closed};
 use crate::placement::owned::{Owned, OwnedTable, OwnedTables};
 use crate::placement::replay_order::ReplayOrder;
 use crate::placement::tables::Tables;
@@ -428,7 +428,7 @@ fn packet<N: Function, K: Key>(
             Ok(ref outcome) => verdict.set(outcome),
             Err(conflict) => return Err(conflict),
         }
-        asked = tell_end(nf, cx, &flow)?;
+        asked = expire_if_closed(nf, cx, &flow)?;
         Ok(())
     });
     *entry.value_mut() = flow;

@@ -105,11 +105,11 @@ pub fn run<N: Function>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
-    run_asked(nf, kind, cores, options, port, control, &Mail::new(cores))
+    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores))
 }
 
 /// The same, for a run that answers questions by `mail`.
-fn run_asked<N: Function>(
+fn run_with_mail<N: Function>(
     nf: Arc<N>,
     kind: EngineKind,
     cores: usize,
@@ -300,13 +300,13 @@ fn over_stream<'a, N: NetworkFunction>(
     let histories = dispatcher.histories();
     let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, LINK_BATCH, histories).into_iter());
     let turns = Turns::new(stream, dispatcher, cores, options.link.map(|_| LINK_BATCH));
-    let seat = |core: usize| turns.seat(core, ends.as_mut().and_then(Iterator::next));
-    let mut seats: Vec<_> = (0..cores).map(seat).collect();
-    let runs = run_cores(workers, seats.iter_mut().map(|seat| seat as &mut dyn Feed<N>).collect(), cpus, control, mail);
+    let feed = |core: usize| turns.feed(core, ends.as_mut().and_then(Iterator::next));
+    let mut feeds: Vec<_> = (0..cores).map(feed).collect();
+    let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
-    seats.iter().enumerate().for_each(|(core, seat)| end.recover(core, seat.recovery()));
-    drop(seats);
+    feeds.iter().enumerate().for_each(|(core, feed)| end.recover(core, feed.recovery()));
+    drop(feeds);
     let mut stream = turns.into_stream();
     if let Err(error) = stream.output.finish() {
         end.failure.get_or_insert(error.into());

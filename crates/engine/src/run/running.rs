@@ -9,7 +9,7 @@ use port::Port;
 
 use super::handle::{Control, CoreProgress};
 use super::mail::Mail;
-use super::{Outcome, run_asked};
+use super::{Outcome, run_with_mail};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::Options;
@@ -36,7 +36,7 @@ pub fn start<'scope, N: Function>(
     let (control, mail) = (control.clone(), Mail::new(cores));
     let (held, asked) = (control.clone(), mail.clone());
     let thread = scope.spawn(move || {
-        let outcome = run_asked(nf, kind, cores, &options, port, &held, &asked);
+        let outcome = run_with_mail(nf, kind, cores, &options, port, &held, &asked);
         // If the run never began, nothing else closes the mailboxes.
         (0..cores).for_each(|core| asked.close(core));
         outcome

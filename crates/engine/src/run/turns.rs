@@ -31,7 +31,7 @@ use crate::history::link::LinkEnd;
 use crate::history::log::{AHEAD, Block};
 use crate::history::recovery::Tally;
 use crate::steer::core_batch::CoreBatch;
-use crate::steer::dispatch::{Dispatcher, Found, Router};
+use crate::steer::dispatch::{ClassifiedBatch, Dispatcher, Router};
 use crate::work::any_worker::AnyWorker;
 
 /// A stream that several cores share.
@@ -68,7 +68,7 @@ struct Piece<N: NetworkFunction> {
     batch: Batch,
     /// The packets' bytes, while cores share them.
     memory: Arc<Memory>,
-    found: Found<N::Meta>,
+    found: ClassifiedBatch<N::Meta>,
     /// The history records that all cores need, if `router` steers.
     block: Arc<Block<N::Meta>>,
     shares: Vec<CoreBatch<N::Meta>>,
@@ -151,7 +151,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let piece = || Piece {
             batch: Batch::default(),
             memory: Arc::new(Memory::Filled(Vec::new())),
-            found: Found::default(),
+            found: ClassifiedBatch::default(),
             block: Arc::default(),
             shares: (0..cores).map(|_| CoreBatch::default()).collect(),
             quiet: None,
@@ -189,8 +189,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     }
 
     /// A core's feed from this stream.
-    pub(crate) fn seat(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> Seat<'_, 'a, N> {
-        Seat {
+    pub(crate) fn feed(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> StreamFeed<'_, 'a, N> {
+        StreamFeed {
             turns: self,
             core,
             next: 0,
@@ -486,7 +486,7 @@ fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
 }
 
 /// A core's feed from a shared stream.
-pub(crate) struct Seat<'t, 'a, N: NetworkFunction> {
+pub(crate) struct StreamFeed<'t, 'a, N: NetworkFunction> {
     turns: &'t Turns<'a, N>,
     core: usize,
     /// The number of the next piece to take a share of.
@@ -503,7 +503,7 @@ pub(crate) struct Seat<'t, 'a, N: NetworkFunction> {
     aged: Option<Nanos>,
 }
 
-impl<N: NetworkFunction> Seat<'_, '_, N> {
+impl<N: NetworkFunction> StreamFeed<'_, '_, N> {
     /// The losses and recoveries of this core, and whether it was fenced.
     pub(crate) const fn recovery(&self) -> Option<&(Tally, bool)> {
         self.recovery.as_ref()
@@ -520,7 +520,7 @@ impl<N: NetworkFunction> Seat<'_, '_, N> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
+impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, N> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
         let turns = self.turns;
         loop {

@@ -30,7 +30,7 @@ pub(crate) fn classify<N: NetworkFunction>(
         wire_len,
         interface,
         #[inline(always)]
-        |headers| contributes(nf, headers, bytes, meta, verdict),
+        |headers| meta_or_verdict(nf, headers, bytes, meta, verdict),
     );
     match ordinary {
         Some(takes_step) => takes_step,
@@ -39,7 +39,7 @@ pub(crate) fn classify<N: NetworkFunction>(
 }
 
 #[inline(always)]
-fn contributes<N: NetworkFunction>(
+fn meta_or_verdict<N: NetworkFunction>(
     nf: &N,
     headers: &Headers,
     bytes: &[u8],
@@ -73,14 +73,14 @@ fn classify_odd<N: NetworkFunction>(
 ) -> bool {
     let Packet { link, wire_len, interface, .. } = *packet;
     let segment = packet::parse_segment(link, bytes, wire_len, interface, |headers| {
-        contributes(nf, headers, bytes, meta, verdict)
+        meta_or_verdict(nf, headers, bytes, meta, verdict)
     });
-    if let Some(contributes) = segment {
-        return contributes;
+    if let Some(meta_or_verdict) = segment {
+        return meta_or_verdict;
     }
     let dropped = match packet::parse_odd(link, bytes, wire_len, interface) {
         Ok(headers) if by_ports && headers.fragment == Fragment::Later => Reason::FRAGMENT,
-        Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),
+        Ok(headers) => return meta_or_verdict(nf, &headers, bytes, meta, verdict),
         Err(kind) => Reason::malformed(kind),
     };
     *verdict = Verdict::Drop(dropped);

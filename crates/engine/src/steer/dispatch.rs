@@ -36,7 +36,7 @@ pub struct Dispatcher<N: NetworkFunction> {
     /// Blocks that cores may still be reading. A block that no core holds is used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
     /// Buffers for the classification of a batch.
-    found: Found<N::Meta>,
+    found: ClassifiedBatch<N::Meta>,
     /// Unpacks sequenced packets and replaces everything else.
     unpack: Option<Unpack<N>>,
 }
@@ -107,20 +107,20 @@ impl<N: NetworkFunction> Dispatcher<N> {
         });
         let replicate = kind == EngineKind::Scr && cores > 1;
         let classifier = || Classifier::new(Arc::clone(&nf), seed, steering.buckets());
-        let sight = match steering {
-            _ if replicate || elephants => Sight::Contributions(classifier()),
-            Steering::Hash(_) => Sight::Buckets(classifier()),
-            Steering::One | Steering::RoundRobin { .. } => Sight::Nothing,
+        let classification = match steering {
+            _ if replicate || elephants => Classification::Metadata(classifier()),
+            Steering::Hash(_) => Classification::Buckets(classifier()),
+            Steering::One | Steering::RoundRobin { .. } => Classification::None,
         };
         Self {
-            router: Arc::new(Router { sight, steering: steering.clone(), replicate }),
+            router: Arc::new(Router { classification, steering: steering.clone(), replicate }),
             nf,
             seed,
             steering,
             cores,
             adaptive,
             blocks: Vec::new(),
-            found: Found::default(),
+            found: ClassifiedBatch::default(),
             unpack: None,
         }
     }
@@ -130,7 +130,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
         let unpack = Some(Unpack::new(&self.nf, shape, self.seed, recovery));
         // Packets are parsed after they are unpacked.
-        let router = Router { sight: Sight::Nothing, steering: Steering::One, replicate: true };
+        let router = Router { classification: Classification::None, steering: Steering::One, replicate: true };
         Self { unpack, router: Arc::new(router), ..self }
     }
 
@@ -206,7 +206,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     }
 
     /// Puts each packet of `batch` into its core's share, by its classification. Batches must come in order.
-    pub(crate) fn deal(&mut self, batch: &Batch, found: &Found<N::Meta>, shares: &mut [CoreBatch<N::Meta>]) {
+    pub(crate) fn deal(&mut self, batch: &Batch, found: &ClassifiedBatch<N::Meta>, shares: &mut [CoreBatch<N::Meta>]) {
         clear::<N>(batch, shares);
         if let Some(unpack) = &mut self.unpack {
             return unpack.split(batch, shares);
@@ -217,7 +217,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if let Some(first) = batch.packets().first() {
             self.decide(first, &mut inner.moves);
         }
-        if self.router.sight.is_of_contributions() {
+        if self.router.classification.is_metadata() {
             let route = |seq: u64, classified: &Classified<N::Meta>| self.route(seq, classified);
             hand_out(batch, 0, &found.classified[..batch.len()], shares, Some(&mut inner.records), route);
         } else {
@@ -258,7 +258,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut found = take(&mut self.found);
         self.router.look(batch, &mut found, &mut 0);
         for (index, packet) in batch.packets().iter().enumerate() {
-            if !self.router.sight.is_of_contributions() {
+            if !self.router.classification.is_metadata() {
                 let (core, bucket) = self.steer(packet.seq.0, found.buckets.get(index).copied().unwrap_or(NO_SET));
                 cores.push(core as u16);
                 buckets.push(bucket);
@@ -417,30 +417,30 @@ impl<M> Adaptive<M> {
 }
 
 /// How packets are classified before they are steered.
-enum Sight<N> {
+enum Classification<N> {
     /// Not at all: steering needs only their numbers.
-    Nothing,
+    None,
     /// As a card does: only their buckets. The packet's core parses it.
     Buckets(Classifier<N>),
     /// Fully: other cores need their metadata too.
-    Contributions(Classifier<N>),
+    Metadata(Classifier<N>),
 }
 
-impl<N> Sight<N> {
-    const fn is_of_contributions(&self) -> bool {
-        matches!(self, Self::Contributions(_))
+impl<N> Classification<N> {
+    const fn is_metadata(&self) -> bool {
+        matches!(self, Self::Metadata(_))
     }
 }
 
 /// The classification of a batch: buckets or metadata.
-pub(crate) struct Found<M> {
+pub(crate) struct ClassifiedBatch<M> {
     /// The buckets; [`NO_SET`] for packets without a packet set.
     buckets: Vec<u16>,
     /// The metadata. Computed for many packets before any is copied: a copy right after the fields were written would stall.
     classified: Vec<Classified<M>>,
 }
 
-impl<M> Default for Found<M> {
+impl<M> Default for ClassifiedBatch<M> {
     fn default() -> Self {
         Self { buckets: Vec::new(), classified: Vec::new() }
     }
@@ -448,7 +448,7 @@ impl<M> Default for Found<M> {
 
 /// Splits batches without looking at earlier packets, so any core can split any batch.
 pub(crate) struct Router<N: NetworkFunction> {
-    sight: Sight<N>,
+    classification: Classification<N>,
     steering: Steering,
     /// True if every core needs every record.
     replicate: bool,
@@ -461,15 +461,15 @@ impl<N: NetworkFunction> Router<N> {
     }
 
     /// Classifies all packets of a batch. `at` is the packet in work.
-    pub(crate) fn look(&self, batch: &Batch, found: &mut Found<N::Meta>, at: &mut usize) {
+    pub(crate) fn look(&self, batch: &Batch, found: &mut ClassifiedBatch<N::Meta>, at: &mut usize) {
         let range = 0..batch.len();
-        match &self.sight {
-            Sight::Nothing => {}
-            Sight::Buckets(classifier) => {
+        match &self.classification {
+            Classification::None => {}
+            Classification::Buckets(classifier) => {
                 found.buckets.resize(batch.len(), NO_SET);
                 classifier.place(batch, range, &mut found.buckets, at);
             }
-            Sight::Contributions(classifier) => {
+            Classification::Metadata(classifier) => {
                 classifier.classify(batch, range, places(&mut found.classified, batch.len()), at);
             }
         }
@@ -482,7 +482,7 @@ impl<N: NetworkFunction> Router<N> {
         batch: &Batch,
         shares: &mut [CoreBatch<N::Meta>],
         mut block: Option<&mut Arc<Block<N::Meta>>>,
-        found: &mut Found<N::Meta>,
+        found: &mut ClassifiedBatch<N::Meta>,
         at: &mut usize,
     ) -> Option<Panic> {
         clear::<N>(batch, shares);
@@ -495,14 +495,14 @@ impl<N: NetworkFunction> Router<N> {
         while begin < batch.len() && panic.is_none() {
             let range = begin..batch.len().min(begin + BURST);
             begin = range.end;
-            panic = match &self.sight {
-                Sight::Nothing => {
+            panic = match &self.classification {
+                Classification::None => {
                     spread(batch, range.start, &[NO_SET; BURST][..range.len()], shares, |seq, _| {
                         self.steering.steer(seq, None)
                     });
                     None
                 }
-                Sight::Buckets(classifier) => {
+                Classification::Buckets(classifier) => {
                     let Steering::Hash(rss) = &self.steering else { unreachable!("only it goes by buckets") };
                     let mut found = [NO_SET; BURST];
                     let found = &mut found[..range.len()];
@@ -511,7 +511,7 @@ impl<N: NetworkFunction> Router<N> {
                     spread(batch, range.start, &found[..whole], shares, |seq, bucket| rss.steer(seq, bucket));
                     panic
                 }
-                Sight::Contributions(classifier) => {
+                Classification::Metadata(classifier) => {
                     let found = places(&mut found.classified, range.len());
                     let panic = caught(&range, at, |at| classifier.classify(batch, range.clone(), found, at));
                     let whole = panic.as_ref().map_or(range.len(), |_| *at - range.start);

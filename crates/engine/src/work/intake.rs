@@ -49,7 +49,7 @@ impl<M: Copy> Waiting<M> {
     /// The metadata of a lane in use.
     #[inline(always)]
     pub(crate) fn meta(&self) -> &M {
-        let Some(meta) = &self.meta else { unreachable!("a lane waits with what its packet contributes") };
+        let Some(meta) = &self.meta else { unreachable!("a lane in use has its metadata") };
         meta
     }
 }

@@ -10,7 +10,7 @@ use port::{Batch, Opened, Port, PortError, Receive, Received, Sides, Stream};
 
 use super::error::{CarrierError, OrderError};
 use super::layout::{Carried, Shape, parse};
-use super::ring::{Ring, contribution_of};
+use super::ring::{Ring, metadata_of};
 
 /// What to do about missing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +113,13 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         let function = N::DESCRIPTION.name;
         let fits = |seq: Seq, row: &[u8]| match seq < next {
             true => Carried { rows: self.expected.rows(), ..*carried }.row(seq) == row,
-            false => contribution_of::<N::Meta>(row).is_some(),
+            false => metadata_of::<N::Meta>(row).is_some(),
         };
         for (of, row) in carried.history() {
             if !fits(of, row) {
                 return Err(CarrierError::OtherRecord { of, function });
             }
-            if of >= next && contribution_of::<N::Meta>(row).is_some_and(|(time, _)| time < self.now) {
+            if of >= next && metadata_of::<N::Meta>(row).is_some_and(|(time, _)| time < self.now) {
                 return Err(CarrierError::RowTime { of });
             }
         }

@@ -87,7 +87,7 @@ impl<N: NetworkFunction> Ring<N> {
 
 /// The time in a row, and the metadata if its packet takes a step. `None` for a row that the function doesn't write.
 #[inline]
-pub(super) fn contribution_of<M: Meta>(row: &[u8]) -> Option<(Nanos, Option<M>)> {
+pub(super) fn metadata_of<M: Meta>(row: &[u8]) -> Option<(Nanos, Option<M>)> {
     let word = u64_at(row, 0);
     let (time, takes_step) = (Nanos(word & !TAKES_STEP), word & TAKES_STEP != 0);
     if !takes_step {

@@ -7,7 +7,7 @@ use packet::Seq;
 use port::{Batch, Packet};
 
 use super::layout::{Shape, TIME_BYTES, parse, u64_at};
-use super::ring::{Ring, contribution_of};
+use super::ring::{Ring, metadata_of};
 use crate::history::link::{words_of, write_bytes};
 use crate::history::log::{Block, Record};
 use crate::placement::hash_of;
@@ -58,7 +58,7 @@ impl<N: NetworkFunction> Unpack<N> {
             let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
             block.end = carried.seq.next();
             for (seq, row) in carried.history() {
-                let (time, meta) = contribution_of(row).expect("the queue lets no other records through");
+                let (time, meta) = metadata_of(row).expect("the queue lets no other records through");
                 let record = |meta: N::Meta| Record { seq, time, hash: hash_of::<N>(&meta.key(), self.seed), meta };
                 block.records.extend(meta.map(record));
             }

@@ -69,9 +69,9 @@ impl<M: Meta> LinkEnd<M> {
             });
         }
         if self.link.recovery {
-            self.recovering(worker, batch, log, sent)
+            self.with_recovery(worker, batch, log, sent)
         } else {
-            self.forgetting(worker, batch, log);
+            self.without_recovery(worker, batch, log);
             Ok(())
         }
     }
@@ -96,7 +96,7 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     #[inline]
-    fn recovering<N: NetworkFunction<Meta = M>>(
+    fn with_recovery<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
@@ -146,7 +146,7 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// Replays only the records of packets that arrived.
-    fn forgetting<N: NetworkFunction<Meta = M>>(
+    fn without_recovery<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,

@@ -232,7 +232,7 @@ impl Logs {
         let log = &self.cores[core];
         let slot = self.slot(nth);
         log.begin(slot, count);
-        log.tell(slot, count, true);
+        log.set_received(slot, count, true);
         let end = (slot + count) * self.entry_words();
         let room = &log.words[end - records.len()..end];
         // ORDERING: Relaxed for all words. The mark's Release publishes them, and nobody reads them before.
@@ -253,7 +253,7 @@ impl Logs {
     pub(super) fn lose(&self, core: usize, nth: u64) {
         let (log, slot) = (&self.cores[core], self.slot(nth));
         log.begin(slot, 1);
-        log.tell(slot, 1, false);
+        log.set_received(slot, 1, false);
     }
 
     /// What the log says of a packet of its core that was published.
@@ -329,7 +329,7 @@ impl CoreLog {
 
     /// Records for `count` packets whether they were received.
     #[inline]
-    fn tell(&self, slot: usize, count: usize, received: bool) {
+    fn set_received(&self, slot: usize, count: usize, received: bool) {
         let (mut slot, end) = (slot, slot + count);
         while slot < end {
             let bits = (end - slot).min(BITS - slot % BITS);

@@ -114,8 +114,8 @@ fn step(place: &mut Private<Calls>, meta: Said) -> bool {
 
 fn carry(meta: Said, from: &mut Private<Calls>, to: &mut [&mut Private<Calls>]) {
     let hash = hash_of::<Calls>(&meta.key, SEED);
-    let carried = from.carry_off(&meta.key, hash).expect("it is there");
-    to.iter_mut().for_each(|to| to.carry_in(&meta.key, hash, &carried, Nanos(1)));
+    let carried = from.take_out(&meta.key, hash).expect("it is there");
+    to.iter_mut().for_each(|to| to.put_in(&meta.key, hash, &carried, Nanos(1)));
 }
 
 fn hangs_up(meta: Said) -> Said {
