@@ -463,7 +463,7 @@ fn engines_that_steer_refuse_ports_that_do() {
     for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid] {
         begin(&Arc::new(Three::<false>::default()), (kind, 2, Opens::Queues), &Arc::default(), |running| {
             let Err(EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
-            assert!(reason.contains("hands out packets itself"), "{reason}");
+            assert!(reason.contains("steers its packets itself"), "{reason}");
         });
     }
 }

@@ -92,7 +92,7 @@ impl Case {
         record(seq)[..self.shape().words].to_vec()
     }
 
-    /// One core's run over the bursts that it is told of.
+    /// One core's run over `bursts`, the numbers after each burst.
     fn serve(&self, core: usize, mut member: Member, bursts: &Receiver<u64>, done: impl Fn()) -> Trail {
         let mut applied = Vec::with_capacity(self.packets as usize);
         let mut apply = |seq: Seq, words: Option<&[u64]>| {

@@ -59,12 +59,12 @@ impl Link {
         if kind != EngineKind::Scr || cores == 1 {
             let on = if cores == 1 { "one core" } else { "that engine" };
             return Err(format!(
-                "nothing is lost between sequencer and cores on {on}: loss and its recovery belong to scr on several cores"
+                "a link that loses packets needs scr on several cores: on {on} no packet travels from a sequencer to cores"
             ));
         }
         if self.loss_ppm > 0 && !self.recovery {
             return Err(format!(
-                "the link loses {} packets of a million and loss recovery is off: replicas would differ from the first loss on; \
+                "the link loses {} packets of a million and loss recovery is off, so replicas would differ after the first loss; \
                  turn recovery on",
                 self.loss_ppm
             ));

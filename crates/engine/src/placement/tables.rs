@@ -52,16 +52,14 @@ impl Tables {
     pub fn accepts<N: NetworkFunction>(&self, _: &N) -> Result<(), String> {
         let name = N::DESCRIPTION.name;
         if !N::Flow::STORED && *self != Self::default() {
-            return Err(format!(
-                "{name} keeps its state in tables of its own, so nothing about flow tables can be chosen for it"
-            ));
+            return Err(format!("{name} has no flow tables, so the options of flow tables can't be used with it"));
         }
         if self.guard == EntryGuard::Atomic {
             adds_up(name, N::Speed::ADDS, N::DESCRIPTION.sharing)?;
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
             return Err(format!(
-                "{name} doesn't say which source a flow is of, so the flows of a source can't be limited"
+                "{name} doesn't tell the sources of its flows, so the flows of a source can't be limited"
             ));
         }
         Ok(())
@@ -82,10 +80,10 @@ impl Tables {
 fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
     match sharing {
         Sharing::Shares(what) => {
-            Err(format!("packet sets of {name} share {what}, so its steps take turns at one lock: leave --guard out"))
+            Err(format!("packet sets of {name} share {what}, so one lock guards all its steps: leave --guard out"))
         }
         Sharing::Nothing if !adds => Err(format!(
-            "a step of {name} is more than an atomic operation does, so its entries are shared under locks: leave --guard out"
+            "a step of {name} is more than one atomic operation can do, so its entries have locks: leave --guard out"
         )),
         Sharing::Nothing => Ok(()),
     }

@@ -169,8 +169,8 @@ where
             }
             if cores > 1 && !instance.kind.takes_queues() {
                 return Err(EngineError::Refused(format!(
-                    "{} hands each packet to a core by what it has seen before, and this port hands out packets itself; \
-                     rss, transactional and shared take such a port",
+                    "{} steers packets by what came before, but this port steers its packets itself; \
+                     use rss, transactional or shared",
                     instance.kind
                 )));
             }

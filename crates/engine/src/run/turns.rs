@@ -284,7 +284,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         };
         match self.piece_max {
             Some(most) if received == Received::Packets && batch.len() > most => Err(EngineError::Refused(format!(
-                "the port delivers {} packets at a time, and a link that can lose some takes {most}",
+                "the port delivers {} packets at a time, but a link that loses packets takes at most {most}",
                 batch.len()
             ))),
             Some(_) | None => Ok(received),

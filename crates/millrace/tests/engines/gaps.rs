@@ -181,7 +181,7 @@ fn what_comes_late_or_twice_or_says_something_else_is_refused() {
     early.push(frames.packets()[9], &bytes);
     let (out, error) = said(&early);
     assert!(
-        out == 6 && error.contains("packet 7: it is damaged: the record of number 7 is out of its time"),
+        out == 6 && error.contains("packet 7: it is damaged: the record of number 7 has a time out of order"),
         "{error}"
     );
     // Behind a gap: the row of a packet that came, then one that no packet makes, then one that a later packet contradicts. Rows of

@@ -125,27 +125,26 @@ impl fmt::Display for CarrierError {
             ),
             Self::NoTrailer { expected } => write!(
                 f,
-                "it is no sequenced packet: no trailer stands behind {} rows of {} bytes; {SEQUENCE}",
+                "it is no sequenced packet: there is no trailer after {} rows of {} bytes; {SEQUENCE}",
                 expected.rows(),
                 expected.row_bytes()
             ),
             Self::Version(version) => write!(
                 f,
-                "its layout is of version {version}, and {VERSION} is read; sequence the original capture again"
+                "its layout has version {version}, but this program reads version {VERSION}; sequence the original capture again"
             ),
-            Self::Flags(flags) => write!(
-                f,
-                "it has flags that are not known (0x{flags:02x}); it was made by a later version, or is damaged"
-            ),
+            Self::Flags(flags) => {
+                write!(f, "it has unknown flags (0x{flags:02x}): a later version made it, or it is damaged")
+            }
             Self::Index { index, seq } => {
                 write!(f, "it is damaged: number {seq} can't have its oldest record in row {index}")
             }
             Self::Core { core, seq } => write!(f, "it is damaged: number {seq} is not for core {core}"),
-            Self::Time { seq } => write!(f, "it is damaged: number {seq} comes later than the year 2262"),
+            Self::Time { seq } => write!(f, "it is damaged: number {seq} has a time after the year 2262"),
             Self::Falls { seq } => write!(f, "it is damaged: number {seq} is earlier than the packet before it"),
-            Self::RowTime { of } => write!(f, "it is damaged: the record of number {of} is out of its time"),
+            Self::RowTime { of } => write!(f, "it is damaged: the record of number {of} has a time out of order"),
             Self::RecordOfNothing { of } => {
-                write!(f, "it is damaged: number {of} takes no step, and yet there is a record of it")
+                write!(f, "it is damaged: number {of} takes no step, but has a record")
             }
             Self::EarlyRow { seq } => {
                 write!(f, "it is damaged: number {seq} carries more records than there were packets before it")
@@ -198,7 +197,7 @@ pub enum OrderError {
         early: Seq,
     },
     /// A packet comes a second time.
-    Again {
+    Repeated {
         /// The position of the second copy.
         place: u64,
         /// The packet.
@@ -215,8 +214,8 @@ impl fmt::Display for OrderError {
             Self::Packet { place, error } => write!(f, "packet {}: {error}", place + 1),
             Self::Gap { place, first, next } => write!(
                 f,
-                "packet {}: {} missing ahead of number {next}; give --loss-recovery on, so that cores take from each \
-                 other what these carried",
+                "packet {}: {} missing ahead of number {next}; give --loss-recovery on, and cores copy the missing \
+                 records from each other",
                 place + 1,
                 missing(*first, *next)
             ),
@@ -233,7 +232,7 @@ impl fmt::Display for OrderError {
                  them (`reordercap`), or, if a number was damaged, sequence the original capture again",
                 place + 1
             ),
-            Self::Again { place, seq } => write!(
+            Self::Repeated { place, seq } => write!(
                 f,
                 "packet {}: number {seq} comes a second time; remove the copy (`editcap -d`), or sequence the original \
                  capture again",

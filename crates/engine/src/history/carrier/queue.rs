@@ -134,7 +134,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
             return OrderError::Reordered { place: *place, late: seq, early: Seq(gap.end) };
         }
         if seq < first {
-            return OrderError::Again { place, seq };
+            return OrderError::Repeated { place, seq };
         }
         if self.gaps == Gaps::Recovered {
             return OrderError::WideGap { place, first, next: seq };
