@@ -43,7 +43,7 @@ pub trait Speed<N: NetworkFunction>: 'static {
     }
 
     /// Adds several steps to a flow at once. The flow must end up as after as many calls of [`packet`](NetworkFunction::packet). Returns
-    /// `false` if the steps must be taken one by one.
+    /// `false`, and changes nothing, if the steps must be taken one by one.
     ///
     /// The law that [`ADDS`](Self::ADDS) promises, and that a property test must check: the metadata of one packet set differ in their
     /// amounts only; if `add` accepts every prefix of a series of steps, the flow is the same as after these steps, whatever their times;

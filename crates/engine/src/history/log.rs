@@ -294,8 +294,7 @@ impl<'a, M: Copy> Log<'a, M> {
         (count > 0).then_some(Event::Records(Stretch { records: &rest[..count], first, later }))
     }
 
-    /// The end of the records that come before the next moves: `until`, or the next boundary if that is earlier. The moves, if they are
-    /// next.
+    /// The end of the records before the next moves: `until`, or the next boundary if that is earlier. `Err` has the moves, if they are next.
     #[inline(always)]
     pub(crate) fn limit(&mut self, until: Seq) -> Result<Seq, Moves<'a, M>> {
         if self.boundaries.is_empty() {
