@@ -387,7 +387,7 @@ impl<N: Function> Program for Loaded<N> {
     }
 
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError> {
-        let mut fleet = engine::private_fleet(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
+        let mut fleet = engine::private_instance(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
         let (mut batch, mut one) = (Batch::default(), Batch::default());
         let mut before = fleet.workers[0].counters();
         let mut now = Nanos(0);

@@ -1,46 +1,46 @@
-//! What happened to the packets, and to the flows. `received = forwarded + replied + sum of drops`, always.
+//! Packet and flow counters. Always: `received = forwarded + replied + sum of drops`.
 
 use nf::{Reason, Verdict};
 use packet::LinkType;
 use port::{Batch, Packet};
 
-/// What happened to the packets of a core or of a run.
+/// The packet counters of a core or a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that came in.
+    /// Packets received.
     pub received: u64,
     /// Their bytes on the wire.
     pub received_bytes: u64,
-    /// Packets that went out.
+    /// Packets forwarded.
     pub forwarded: u64,
-    /// Packets that were answered.
+    /// Packets answered.
     pub replied: u64,
-    /// Packets that ended here, by [`Reason`].
+    /// Packets dropped, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
-    /// Packets of a link type that nobody here reads: whatever became of them, no function has looked at them.
+    /// Packets of an unknown link type. No function has looked at them, whatever their verdict.
     pub unread: u64,
-    /// History records that were replayed.
+    /// History records replayed.
     pub replayed: u64,
-    /// What happened to flows.
+    /// The flow counters.
     pub flows: FlowCounters,
 }
 
-/// What happened to flows.
+/// The flow counters of a table, a core or a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
-    /// Packet sets that were opened.
+    /// Flows opened.
     pub opened: u64,
-    /// Packet sets that ended by their deadline.
+    /// Flows that ended by their deadline.
     pub expired: u64,
-    /// Packet sets that their function closed.
+    /// Flows that the function closed.
     pub closed: u64,
-    /// Packet sets that had to make room.
+    /// Flows evicted to make room.
     pub evicted: u64,
-    /// Packets whose packet set found no room.
+    /// Packets whose flow found no room in a full table.
     pub orphaned: u64,
-    /// Packets whose packet set was turned away ahead of a full table.
+    /// Packets whose flow was refused by early drop.
     pub early_dropped: u64,
-    /// Packets whose packet set was one too many of its source.
+    /// Packets whose flow was refused because its source had too many.
     pub limited: u64,
 }
 
@@ -60,14 +60,14 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts the packets that came in.
+    /// Counts received packets.
     #[inline]
     pub(crate) fn receive(&mut self, batch: &Batch) {
         self.received += batch.len() as u64;
         self.received_bytes += batch.packets().iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
     }
 
-    /// Counts a packet that no function was shown, if nobody here reads its link type.
+    /// Counts a packet that no function saw, if its link type is unknown.
     #[inline]
     pub(crate) fn count_unread(&mut self, packet: &Packet) {
         self.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
@@ -83,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// How many packets were dropped, for whatever reason.
+    /// Packets dropped for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
@@ -98,13 +98,13 @@ impl Counters {
             .map(|(number, count)| (Reason(number as u8), *count))
     }
 
-    /// Whether every packet that came in is accounted for.
+    /// True if every received packet is accounted for.
     #[must_use]
     pub fn add_up(&self) -> bool {
         self.received == self.forwarded + self.replied + self.dropped_total()
     }
 
-    /// Adds another core's counts.
+    /// Adds another core's counters.
     pub fn add(&mut self, other: &Self) {
         let Self { received, received_bytes, forwarded, replied, dropped, unread, replayed, flows } = other;
         self.received += received;
@@ -121,7 +121,7 @@ impl Counters {
 }
 
 impl FlowCounters {
-    /// Adds another table's counts.
+    /// Adds another table's counters.
     pub fn add(&mut self, other: &Self) {
         let Self { opened, expired, closed, evicted, orphaned, early_dropped, limited } = other;
         self.opened += opened;
@@ -133,13 +133,13 @@ impl FlowCounters {
         self.limited += limited;
     }
 
-    /// Packet sets that ended, in whatever way.
+    /// Flows that ended in any way.
     #[must_use]
     pub const fn ended(&self) -> u64 {
         self.expired + self.closed + self.evicted
     }
 
-    /// Whether a table was ever too full for a packet set to stay or to come, or a limit kept one out.
+    /// True if a flow was ever evicted, or refused for a full table or a limit.
     #[must_use]
     pub const fn was_full(&self) -> bool {
         self.evicted + self.orphaned + self.early_dropped + self.limited > 0

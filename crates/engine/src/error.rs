@@ -1,43 +1,43 @@
-//! How a run can fail.
+//! Errors of a run.
 
 use packet::{LinkType, Nanos, Seq};
 use port::PortError;
 
-/// How a run can fail.
+/// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The engine can't run this function.
+    /// The engine can't run this function, with the reason as a sentence.
     #[error("{0}")]
     Refused(String),
     /// The port failed.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The function has a bug: it panicked.
+    /// The function panicked, which is a bug in it.
     #[error("{0}")]
     Panicked(Box<Failure>),
 }
 
-/// A panic of a function, with the packet that set it off.
+/// A panic of the function, with the packet that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The core it happened on.
+    /// The core.
     pub core: usize,
     /// The packet's number in arrival order, from 0.
     pub seq: Seq,
-    /// What the panic said.
+    /// The panic's message.
     pub message: String,
-    /// The packet as it came in, when this core held it (a replayed record has no bytes).
+    /// The packet as received, if this core had it. A replayed record has no bytes.
     pub packet: Option<FailedPacket>,
 }
 
-/// The packet that a function panicked on.
+/// The packet at which a function panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedPacket {
-    /// When it arrived.
+    /// When it was received.
     pub time: Nanos,
-    /// How its bytes begin.
+    /// Its link type.
     pub link: LinkType,
-    /// How long it was on the wire.
+    /// Its length on the wire.
     pub wire_len: u32,
     /// Its bytes.
     pub bytes: Vec<u8>,

@@ -1,41 +1,41 @@
-//! The engines by name, what each promises, and which functions each can take.
+//! The engines: their names, their guarantees, and which functions they can run.
 
 use core::fmt;
 
 use nf::{Description, Sharing};
 
-/// A parallel strategy.
+/// An engine: a parallel strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
-    /// One core: the oracle that all others are held against.
+    /// One core. The oracle that all other engines are compared with.
     Sequential,
-    /// All cores share one table under locks; packets are sprayed.
+    /// All cores share one table under locks. Packets are sprayed.
     Shared,
-    /// Packet sets are sharded by a Toeplitz hash and an indirection table.
+    /// A Toeplitz hash and an indirection table give each packet set to one core.
     Rss,
-    /// The same, and buckets change cores when the load is uneven (CoNEXT '19).
+    /// As `rss`, but buckets move to other cores when the load is uneven (CoNEXT '19).
     RssPlusPlus,
-    /// As `rss`, and what packet sets share lives in transactional memory (NFork).
+    /// As `rss`, with the function's shared state in transactional memory (NFork).
     Transactional,
-    /// State-compute replication: packets are sprayed, each core replays what it did not see (NSDI '25).
+    /// State-compute replication: packets are sprayed, and each core replays the packets that it didn't get (NSDI '25).
     Scr,
-    /// Packet sets too heavy for a core are sprayed and replicated, all others are sharded as `rss++` does it: ours.
+    /// Packet sets that are too heavy for one core are sprayed and replicated; the rest are sharded as under `rss++`.
     Hybrid,
 }
 
-/// What an engine promises about its outcome, in relation to `sequential`.
+/// How an engine's outcome relates to that of `sequential`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {
     /// Every verdict and the final state are the same.
     Identical,
-    /// Every verdict and every packet set's state are the same, as long as no table is full.
+    /// Every verdict and every flow are the same, as long as no table is full.
     IdenticalPerPacketSet,
-    /// Verdicts and state are those of a sequential run over the packets in some other order, which a run can record.
+    /// Verdicts and state are those of a sequential run over the packets in another order, which a run can record.
     Serializable,
 }
 
 impl EngineKind {
-    /// Every engine.
+    /// All engines.
     pub const ALL: [Self; 7] =
         [Self::Sequential, Self::Shared, Self::Rss, Self::RssPlusPlus, Self::Transactional, Self::Scr, Self::Hybrid];
 
@@ -53,18 +53,18 @@ impl EngineKind {
         }
     }
 
-    /// The engine of this name.
+    /// The engine with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What the engine promises of a function whose packet sets share this.
+    /// The guarantee for a function with this sharing.
     #[must_use]
     pub const fn guarantee(self, sharing: Sharing) -> Guarantee {
         match (self, sharing) {
             (Self::Sequential | Self::Scr, _) => Guarantee::Identical,
-            // Where nothing is shared there is nothing that transactions have to order.
+            // If packet sets share nothing, transactions have nothing to order.
             (Self::Rss | Self::RssPlusPlus | Self::Hybrid, _) | (Self::Transactional, Sharing::Nothing) => {
                 Guarantee::IdenticalPerPacketSet
             }
@@ -72,34 +72,34 @@ impl EngineKind {
         }
     }
 
-    /// Whether state changes cores while the engine runs.
+    /// True if state moves between cores during a run.
     #[must_use]
     pub const fn moves_state(self) -> bool {
         matches!(self, Self::RssPlusPlus | Self::Hybrid)
     }
 
-    /// Whether it can take packets from a port that hands them to cores itself, as a card with several queues does.
+    /// True if the engine works on a port that steers packets itself, as a card with several queues does.
     #[must_use]
     pub const fn takes_queues(self) -> bool {
         matches!(self, Self::Sequential | Self::Shared | Self::Rss | Self::Transactional)
     }
 
-    /// How many tables of the function's whole size it builds on so many cores. The shards of `rss` may each come to hold nearly
-    /// all flows; those of a bucket may not.
+    /// How many tables of the function's full size the engine builds for `cores` cores. A shard of `rss` may have to hold nearly all flows;
+    /// a bucket's shard need not.
     #[must_use]
     pub const fn tables(self, cores: usize) -> usize {
         match self {
             Self::Rss | Self::Transactional | Self::Scr => cores,
             Self::Sequential | Self::Shared => 1,
-            // A bucket's table leaves room for the spread, which is as much again where tables are small.
+            // The tables of buckets leave room for an uneven hash. For small tables that doubles the memory.
             Self::RssPlusPlus | Self::Hybrid => 2,
         }
     }
 
-    /// Whether the engine can run this function on `cores` cores.
+    /// Checks that the engine can run the function on `cores` cores.
     ///
     /// # Errors
-    /// The reason, as a sentence.
+    /// The reason why not, as a sentence.
     pub fn accepts(self, function: &Description, cores: usize) -> Result<(), String> {
         if cores == 0 {
             return Err("a run needs at least one core".into());

@@ -1,4 +1,4 @@
-//! How an engine is built and run.
+//! Engine options.
 
 use nf::{NetworkFunction, Sizing};
 
@@ -6,36 +6,36 @@ use crate::history::link::Link;
 use crate::placement::tables::Tables;
 use crate::steer::steering::BUCKETS;
 
-/// How many packets pass between two looks at the load.
+/// The default epoch, in packets: how often `rss++` and `hybrid` check the load.
 pub const EPOCH: u64 = 16_384;
 
-/// What replaying a record costs of what a packet costs, where nobody has measured it: between the paper's 14 % (table 4, with
-/// its dispatch) and what our functions take from memory.
+/// The default cost of replaying a record, in percent of a packet's cost, if it was not measured. It lies between the 14 % of the paper
+/// (table 4, with its dispatch) and what our functions need when their state is in memory.
 pub(crate) const REPLAY_PERCENT: u32 = 25;
 
-/// How a fleet is built.
+/// How an engine instance is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The secret that table hashes are keyed by. Runs with the same seed are the same.
+    /// The hash seed of all tables. Runs with the same seed have the same outcome.
     pub seed: u64,
-    /// Whether each worker is pinned to a processor, where there are as many.
+    /// True to pin each worker to a processor, if there are enough.
     pub pin: bool,
-    /// An upper bound on the tables' sizes, whatever the function asks for. For traces that are known to be small.
+    /// An upper bound on the table sizes, for traces that are known to be small.
     pub flows_max: Option<usize>,
-    /// How flow tables are kept.
+    /// The options of the flow tables.
     pub tables: Tables,
-    /// Entries of the indirection table, for the engines that have one.
+    /// The number of entries of the indirection table, for engines that have one.
     pub buckets: usize,
-    /// How many packets pass between two looks at the load, for the engines that follow it.
+    /// The epoch in packets: how often engines that adapt to the load check it.
     pub epoch: u64,
-    /// How many packets a second a core carries, for the engines that follow the load: as many cores are in use then as the
-    /// packets need by their own times. Otherwise all are.
+    /// The packets a second that a core can process. Engines that adapt to the load then use only as many cores as the packets need, by the
+    /// packets' own times. `None` uses all cores.
     pub core_pps: Option<u64>,
-    /// What replaying a record costs of what a packet costs, in percent: from which point on `hybrid` replicates.
+    /// The cost of replaying a record, in percent of a packet's cost. `hybrid` decides by it which packet sets it replicates.
     pub replay_percent: u32,
-    /// A link between sequencer and cores that may lose packets, for replicas that recover what was lost.
+    /// A link between sequencer and cores that may lose packets, for replicas that recover them.
     pub link: Option<Link>,
-    /// Whether it is kept whose transactions were in whose way.
+    /// True to record which transactions conflict.
     pub profile: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A run on a port as an interface is one: two sides, small rings, frames that must come back, time that goes on without packets, and
-//! a link that goes down and comes up. And the run's handle: looked at, asked and stopped while it goes.
+//! Runs on a port like a network interface: two sides, small rings, frames that must come back, time that passes without packets, and a
+//! link that goes down and comes up. Also the run's handle: progress, questions and stop during a run.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use port::{
     TransmitCounts,
 };
 
-/// Forwards each source's first packets, three of them, and forgets sources that are silent for a second. Counts all packets in one
-/// place, if sources are to share something.
+/// Forwards the first three packets of each source, and forgets sources that are silent for a second. If `SHARES`, counts all packets in
+/// shared state.
 #[derive(Default)]
 struct Three<const SHARES: bool> {
     /// Calls of `expire`.
     ended: AtomicU64,
-    /// Has `expire` panic.
+    /// True if `expire` panics.
     stumbles: bool,
 }
 
@@ -34,7 +34,7 @@ struct Count(u32);
 
 impl nf::Flow for Count {}
 
-/// The number of all sources' packets.
+/// The count of all sources' packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Total(u64);
 
@@ -95,33 +95,33 @@ impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
     }
 }
 
-/// Frames of a ring's receive side, and places of a ring's transmit side.
+/// The receive frames of a ring, and its transmit slots.
 const RING: u64 = 8;
 
-/// Bytes of a frame's place in the port's memory.
+/// The bytes of a frame in the port's memory.
 const FRAME: usize = 64;
 
-/// What the test and the port's queues share.
+/// The state that the test and the port's queues share.
 struct Wire {
-    /// How many packets have arrived at each queue so far; they are numbered in turn.
+    /// The packets that have arrived at each queue so far; they are numbered round robin.
     arrived: AtomicU64,
     /// The port's time, in nanoseconds.
     now: AtomicU64,
     is_down: AtomicBool,
     is_over: AtomicBool,
-    /// Rings' frames.
+    /// The rings' frames.
     frames: Arc<Pool>,
     lost: AtomicU64,
     unsent: AtomicU64,
     sent: Mutex<Vec<Sent>>,
 }
 
-/// What went out.
+/// A packet that was sent.
 struct Sent {
     interface: u16,
     source: u8,
     ttl: u8,
-    /// Whether it lay in the port's own memory.
+    /// True if it was in the port's own memory.
     in_place: bool,
 }
 
@@ -140,10 +140,10 @@ impl Default for Wire {
     }
 }
 
-/// The ordering of all counts here is the test's own: it looks once all is still.
+/// The ordering of all counters here. The test reads them when nothing runs.
 const ANY: Ordering = Ordering::SeqCst;
 
-/// Two interfaces, with a queue for each core or one ring that all share.
+/// Two interfaces, with a queue for each core or one ring for all.
 struct TwoSides {
     wire: Arc<Wire>,
     opens: Opens,
@@ -155,10 +155,10 @@ enum Opens {
     Stream,
 }
 
-/// A ring that packets arrive at, from either interface in turn.
+/// A ring with packets of both interfaces in turn.
 struct RingQueue {
     wire: Arc<Wire>,
-    /// Its packets are numbers `core`, `core + cores` and so on.
+    /// It gets the packets `core`, `core + cores` and so on.
     core: u64,
     cores: u64,
     next: u64,
@@ -195,7 +195,7 @@ impl Receive for RingQueue {
         }
         let is_over = wire.is_over.load(ANY);
         let arrived = wire.arrived.load(ANY);
-        // What the ring has no room for is lost.
+        // Packets that the ring has no room for are lost.
         if arrived - self.next > RING {
             wire.lost.fetch_add(arrived - self.next - RING, ANY);
             self.next = arrived - RING;
@@ -237,7 +237,7 @@ impl Receive for RingQueue {
     }
 
     fn lost(&self) -> ReceiveLosses {
-        // Of all queues together, told by the first.
+        // The losses of all queues together; the first queue reports them.
         let ring_full = if self.core == 0 { self.wire.lost.load(ANY) } else { 0 };
         ReceiveLosses { ring_full, unclaimed: 0 }
     }
@@ -283,7 +283,7 @@ fn frame(source: u8) -> Vec<u8> {
     frame
 }
 
-/// Looks until it is so. Long enough for any machine; what takes so long never comes.
+/// Waits until `is_so` returns true, long enough for any machine.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -292,7 +292,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Starts the function over a port of this wire, and has somebody look at the run.
+/// Starts the function over a port with this wire, and passes the run to a test.
 fn begin<const SHARES: bool>(
     nf: &Arc<Three<SHARES>>,
     (kind, cores, opens): (EngineKind, usize, Opens),
@@ -302,7 +302,7 @@ fn begin<const SHARES: bool>(
     let mut port = TwoSides { wire: Arc::clone(wire), opens };
     let control = Control::default();
     thread::scope(|scope| {
-        // Also when the test has failed: the scope waits for the run.
+        // Ends the run also if the test fails, because the scope waits for the run.
         let _ends = Ends(control.clone());
         look(start(scope, Arc::clone(nf), kind, cores, Options::default(), &mut port, &control));
     });
@@ -316,8 +316,8 @@ impl Drop for Ends {
     }
 }
 
-/// Every engine on what it can take.
-const WAYS: [(EngineKind, usize, Opens); 12] = [
+/// Every engine, with the ports that it can take.
+const RUNS: [(EngineKind, usize, Opens); 12] = [
     (EngineKind::Sequential, 1, Opens::Queues),
     (EngineKind::Rss, 3, Opens::Queues),
     (EngineKind::Shared, 2, Opens::Queues),
@@ -334,12 +334,12 @@ const WAYS: [(EngineKind, usize, Opens); 12] = [
 
 #[test]
 fn frames_come_back_and_what_is_lost_has_a_name() {
-    for way @ (kind, cores, opens) in WAYS {
+    for way @ (kind, cores, opens) in RUNS {
         let wire = Arc::new(Wire::default());
         begin(&Arc::new(Three::<false>::default()), way, &wire, |running| {
             let rings = if opens == Opens::Queues { cores as u64 } else { 1 };
             let received = || running.cores().iter().map(|core| core.received).sum::<u64>();
-            // Within the ring's room, then over it in one go, then while the link is down.
+            // As many packets as the ring holds, then more at once, then some while the link is down.
             let mut arrived = 0;
             for _ in 0..20 {
                 arrived = wire.arrived.fetch_add(3, ANY) + 3;
@@ -351,9 +351,9 @@ fn frames_come_back_and_what_is_lost_has_a_name() {
                 wire.is_down.store(false, ANY);
                 until("a packet", || received() + wire.lost.load(ANY) == arrived * rings);
             }
-            // Also those of packets that don't go out, while nothing comes.
+            // Also frames of packets that don't go out, while nothing comes.
             until("a frame", || wire.frames.lent() == 0);
-            // Between two batches each core says what it has, though nothing comes.
+            // Each core answers between two batches, even if no packets come.
             let counted = running.ask(|_, worker| worker.counters().received).expect("it runs");
             assert_eq!((counted.len(), counted.iter().sum::<u64>()), (cores, received()), "{kind}");
             running.stop();
@@ -382,7 +382,7 @@ fn frames_come_back_and_what_is_lost_has_a_name() {
 
 #[test]
 fn flows_end_by_the_ports_time_when_nothing_comes() {
-    for way @ (kind, ..) in WAYS {
+    for way @ (kind, ..) in RUNS {
         ends_by_time(way, &Arc::new(Three::<false>::default()));
         if let EngineKind::Sequential | EngineKind::Shared | EngineKind::Transactional = kind {
             ends_by_time(way, &Arc::new(Three::<true>::default()));
@@ -404,7 +404,7 @@ fn ends_by_time<const SHARES: bool>(way: (EngineKind, usize, Opens), nf: &Arc<Th
         assert!(asked.iter().all(|flows| flows.expired == 0), "{kind}: {asked:?}");
         assert_eq!(nf.ended.load(ANY), 0, "{kind}");
         wire.now.store(6_500_000_000, ANY);
-        // A shard's sources are of that shard alone, but all cores of a table see the same six, and each replica has them.
+        // The six sources of a shard are its own. All cores of a table see the same six, and each replica has all.
         let flows = if kind == EngineKind::Shared { 6 } else { flows };
         let ended = if kind == EngineKind::Scr { flows * cores as u64 } else { flows };
         until("their end", || nf.ended.load(ANY) >= ended);
@@ -432,7 +432,7 @@ fn a_panic_while_nothing_comes_ends_the_run_like_any_other() {
             until("a packet", || running.cores().iter().map(|core| core.received).sum::<u64>() == flows);
             wire.now.store(6_500_000_000, ANY);
             until("the panic", || nf.ended.load(ANY) > 0);
-            // The others go on until the port ends: a card's queues have nothing to do with each other.
+            // The others go on until the port ends: the queues of a card are independent.
             wire.is_over.store(true, ANY);
             let outcome = running.wait().expect("the engine takes it");
             let Some(EngineError::Panicked(failure)) = &outcome.failure else { panic!("{:?}", outcome.failure) };
@@ -457,13 +457,13 @@ fn who_asks_an_ended_run_hears_so() {
     });
 }
 
-/// Only a card's hash or a lock lets a port hand out packets itself.
+/// Only a card's hash or a lock lets a port steer packets itself.
 #[test]
 fn engines_that_steer_refuse_ports_that_do() {
     for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid] {
         begin(&Arc::new(Three::<false>::default()), (kind, 2, Opens::Queues), &Arc::default(), |running| {
             let Err(EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
-            assert!(reason.contains("hands out packets itself"), "{reason}");
+            assert!(reason.contains("steers its packets itself"), "{reason}");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Loss recovery over real threads and a seeded lossy link, held against a model that knows what every core received.
+//! Loss recovery over real threads and a seeded lossy link, compared with a model that knows what every core received.
 #![cfg(not(loom))]
 
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -7,16 +7,16 @@ use std::thread;
 use millrace_engine::recovery::{Logs, Member, Patience, Refusal, Shape, Tally, Words};
 use packet::Seq;
 
-/// How packets get lost on the way to their core.
+/// How packets are lost on the way to their core.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// Each for itself, so many in ten thousand.
+    /// Independently, this many in ten thousand.
     Random(u64),
-    /// As many of them, but eight in a row.
+    /// As many, but eight in a row.
     Bursts(u64),
-    /// As many, but all of one core's in a stretch, up to all that it gets.
+    /// As many, but all packets of one core in a stretch, up to all of its packets.
     Core(usize, u64),
-    /// As many, but all packets with some record: no core receives it.
+    /// As many, but all packets with some record, so no core receives it.
     Record(u64),
 }
 
@@ -30,7 +30,7 @@ const fn mix(mut word: u64) -> u64 {
 }
 
 impl Loss {
-    /// Whether the packet is lost, of `packets` that are sprayed among `cores`.
+    /// True if the packet is lost, of `packets` that are sprayed over `cores`.
     fn takes(self, seed: u64, packet: u64, cores: usize, packets: u64) -> bool {
         let draw = |unit: u64| mix(seed << 32 ^ unit) % 10_000;
         match self {
@@ -49,7 +49,7 @@ impl Loss {
     }
 }
 
-/// A stream and what becomes of it.
+/// A stream and its losses.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     cores: usize,
@@ -58,16 +58,16 @@ struct Case {
     burst: u64,
     loss: Loss,
     seed: u64,
-    /// Whether the logs keep no records: only what came.
+    /// True if the logs hold no words, only what was received.
     bare: bool,
 }
 
-/// A record's words, from which its number follows.
+/// The words of a record, which contain its number.
 fn record(seq: u64) -> [u64; 2] {
     [seq, mix(seq)]
 }
 
-/// What a core applied, and what it counted.
+/// The records that a core applied, and its counters.
 struct Trail {
     applied: Vec<bool>,
     tally: Tally,
@@ -78,7 +78,7 @@ impl Case {
         packet < self.packets && !self.loss.takes(self.seed, packet, self.cores, self.packets)
     }
 
-    /// Whether any core received the record.
+    /// True if any core received the record.
     fn received(&self, record: u64) -> bool {
         (record..record + self.cores as u64).any(|packet| self.reaches(packet))
     }
@@ -87,12 +87,12 @@ impl Case {
         Shape { cores: self.cores, slots: self.slots, words: if self.bare { 0 } else { 2 } }
     }
 
-    /// A record's words as logs keep them.
+    /// The record's words in a log.
     fn words(&self, seq: u64) -> Vec<u64> {
         record(seq)[..self.shape().words].to_vec()
     }
 
-    /// One core's run over the bursts that it is told of.
+    /// One core's run over `bursts`, the numbers after each burst.
     fn serve(&self, core: usize, mut member: Member, bursts: &Receiver<u64>, done: impl Fn()) -> Trail {
         let mut applied = Vec::with_capacity(self.packets as usize);
         let mut apply = |seq: Seq, words: Option<&[u64]>| {
@@ -117,7 +117,7 @@ impl Case {
                     member.receive(Seq(first), &records, &mut apply).expect("packets come in order, nobody is fenced");
                     continue;
                 }
-                // With those behind it that came too, as long as none is missing.
+                // With the packets after it, as long as none is missing.
                 let mut count = 1;
                 while let Some(packet) = own.next_if(|packet| self.reaches(*packet)) {
                     records.extend((packet + 1 - self.cores as u64..=packet).flat_map(|record| self.words(record)));
@@ -163,7 +163,7 @@ impl Case {
         })
     }
 
-    /// Runs all cores and holds each against the model.
+    /// Runs all cores and compares each with the model.
     fn check(&self, window: Option<u64>) -> Tally {
         let mut total = Tally::default();
         let expected: Vec<bool> = (0..self.packets).map(|record| self.received(record)).collect();
@@ -230,7 +230,7 @@ fn within_the_window_nobody_waits_for_room() {
     }
 }
 
-/// Members whose cores are all run by this thread, in turn.
+/// Members whose cores all run on this thread.
 fn members(cores: usize, slots: usize, patience: Patience) -> Vec<Member> {
     Logs::members(Shape { cores, slots, words: 1 }, patience)
 }
@@ -261,7 +261,7 @@ fn a_heartbeat_waits_for_no_packet_that_may_still_be_sent() {
     let mut members = members(3, 2, Patience::Endless);
     let mut applied = Vec::new();
     let mut apply = |seq: Seq, _: Option<&[u64]>| applied.push(seq.0);
-    // Packet 0 is lost; 1 and 2 would carry its record and were not sent yet. This must come back.
+    // Packet 0 is lost; 1 and 2 would carry its record and were not sent yet. This call must return.
     members[0].advance(Seq(1), &mut apply).expect("nobody is fenced");
     assert_eq!(members[0].next(), Seq(0));
     members[2].receive(Seq(2), &[0, 1, 2], nothing).expect("it is in order");
@@ -275,7 +275,7 @@ fn a_heartbeat_waits_for_no_packet_that_may_still_be_sent() {
 fn a_core_that_stalls_is_fenced_and_told_so() {
     let mut members = members(2, 2, Patience::Looks(10));
     members[1].receive(Seq(1), &[0, 1], nothing).expect("it is in order");
-    // Core 1 published nothing: what it received counts for nobody.
+    // Core 1 published nothing, so its packets don't count.
     let mut applied = Vec::new();
     let apply = |seq: Seq, words: Option<&[u64]>| applied.push((seq.0, words.is_some()));
     members[0].advance(Seq(3), apply).expect("nobody fences this one");

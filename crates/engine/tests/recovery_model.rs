@@ -1,5 +1,5 @@
-//! Loss recovery under a model checker (loom: a search over the schedules and the reads that the memory model allows), on
-//! the code that ships: whatever is lost, and whoever stalls, all cores apply the same records in the same order.
+//! Loss recovery under a model checker, on the code that ships. Loom searches the schedules, and the reads that the memory model allows.
+//! Whatever is lost and whichever core stalls, all cores apply the same records in the same order.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p millrace-engine --release --test recovery_model`
 #![cfg(loom)]
@@ -12,31 +12,31 @@ use loom::thread;
 use millrace_engine::recovery::{Fault, Logs, Member, Patience, Shape, Words};
 use packet::Seq;
 
-/// A stream of packets and what becomes of them on their way.
+/// A stream of packets and its losses.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     cores: usize,
     slots: usize,
-    /// How many packets there are.
+    /// The number of packets.
     packets: u64,
-    /// How many the sequencer sends at a time; a heartbeat follows.
+    /// How many packets the sequencer sends at a time; a heartbeat follows.
     burst: u64,
     lost: &'static [u64],
-    /// A core that stalls for ever once it has processed the packets below this number.
+    /// A core that stalls for ever after it has processed the packets below this number.
     stall: Option<(usize, u64)>,
     patience: Patience,
-    /// Where a search ends that hasn't come to its end.
+    /// The limit of runs for a search that has not finished.
     runs_max: usize,
 }
 
-/// What a core applied: of each record its word, or that nobody received it.
+/// The records that a core applied: the word of each, or that no core received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trail {
     applied: Vec<Option<u64>>,
     fenced: bool,
 }
 
-/// Two words that belong together, so that a torn record is one that nobody wrote.
+/// Two words that belong together, so a torn record is one that nobody wrote.
 const fn record(seq: u64) -> [u64; 2] {
     [seq + 100, !(seq + 100)]
 }
@@ -59,7 +59,7 @@ impl Case {
         carriers.filter(|packet| self.reaches(*packet)).map(|packet| (packet % self.cores as u64) as usize)
     }
 
-    /// One core's run. A core that stalls keeps its member, which therefore never leaves.
+    /// One core's run. A core that stalls keeps its member, so the member never leaves.
     fn run(&self, core: usize, mut member: Member) -> (Trail, Option<Member>) {
         let mut applied = Vec::new();
         let mut apply = |seq: Seq, words: Option<&[u64]>| {
@@ -73,12 +73,12 @@ impl Case {
         while start < self.packets {
             let end = self.packets.min(start + self.burst);
             let stalls = |at| self.stall.is_some_and(|(who, when)| who == core && when <= at);
-            // Packets with none missing between them are taken together.
+            // Successive packets without a loss between them are taken together.
             let mut run: Option<(u64, usize)> = None;
             let mut records = Vec::new();
             for packet in (start..end).filter(|packet| *packet % self.cores as u64 == core as u64) {
                 if stalls(packet) {
-                    // What came before is taken as far as the member got: a stall is no end of a burst.
+                    // A stall is no end of a burst, so the packets before it count as far as the member got.
                     if let Some((first, count)) = run {
                         let _ = member.receive_run(Seq(first), count, &records, &mut Words(&mut apply));
                     }
@@ -109,7 +109,7 @@ impl Case {
         (Trail { applied, fenced: result.is_err() }, None)
     }
 
-    /// Holds the cores' trails against each other and against what was lost.
+    /// Compares the cores' results with each other and with the losses.
     fn judge(&self, trails: &[Trail]) {
         let dropped_out = |core: usize| trails[core].fenced || self.stall.is_some_and(|(who, _)| who == core);
         let whole = (0..self.cores).filter(|core| !dropped_out(*core));
@@ -135,7 +135,7 @@ impl Case {
 /// How often threads may lose the processor while they could go on. Two find every fault below.
 const PREEMPTIONS_MAX: usize = 2;
 
-/// What the checker found.
+/// The checker's result.
 #[derive(Default)]
 struct Found {
     runs: Count,
@@ -145,9 +145,9 @@ struct Found {
 /// Runs the case in the ways that the checker finds.
 ///
 /// # Panics
-/// When the cores disagree.
+/// If the cores disagree.
 fn check(case: Case) -> (usize, usize) {
-    // Where cores are fenced some read what is being written over, and throw it away.
+    // When cores are fenced, some read entries while these are overwritten, and discard the result.
     Fault::watch(case.patience == Patience::Endless);
     let found = Arc::new(Found::default());
     let counts = Arc::clone(&found);
@@ -174,7 +174,7 @@ fn check(case: Case) -> (usize, usize) {
     (found.runs.load(Ordering::Relaxed), found.with_fenced.load(Ordering::Relaxed))
 }
 
-/// Two cores that take turns at writing over their one slot and at reading the other's.
+/// Two cores that take turns to overwrite their one slot and to read the other's.
 const WRAPPING: Case = Case {
     cores: 2,
     slots: 1,
@@ -188,7 +188,7 @@ const WRAPPING: Case = Case {
 
 const IMPATIENT: Case = Case { patience: Patience::Looks(1), ..WRAPPING };
 
-/// The second core is fenced while it reads what the first then writes over.
+/// The second core is fenced while it reads what the first then overwrites.
 const OVERTAKEN: Case = Case { packets: 3, burst: 3, lost: &[1], patience: Patience::Looks(0), ..IMPATIENT };
 
 #[test]
@@ -200,7 +200,7 @@ fn two_cores_agree_whatever_is_lost() {
         }
     }
     assert!(check(WRAPPING).0 > 100);
-    // Bursts of two packets a core, taken together: in one piece, and around the end of the log.
+    // Bursts of two packets for each core, taken together: contiguous, and around the end of the log.
     for (slots, lost) in [(2, &[][..]), (2, &[3]), (1, &[]), (1, &[4]), (3, &[5])] {
         let (runs, _) = check(Case { slots, lost, packets: 8, burst: 4, runs_max: 3_000, ..WRAPPING });
         assert!(runs > 1, "bursts, {lost:?} in {slots} slots: {runs} runs");
@@ -234,7 +234,7 @@ fn a_stalled_core_holds_up_nobody_for_ever() {
     assert!(check(Case { cores: 3, packets: 5, burst: 3, lost: &[1], stall: Some((2, 0)), ..IMPATIENT }).0 > 100);
 }
 
-/// What the check says when the logs have this fault.
+/// The check's message when the logs have this fault.
 fn complaint(fault: Fault, case: Case) -> String {
     Fault::inject(Some(fault));
     let outcome = catch_unwind(AssertUnwindSafe(|| check(case)));
@@ -246,7 +246,7 @@ fn complaint(fault: Fault, case: Case) -> String {
 
 #[test]
 fn the_check_notices_what_is_broken() {
-    // As it comes: torn or foreign words, accesses that are not in order, cores that differ.
+    // Torn or foreign words, unordered accesses, or cores that differ.
     let said = ["not the words of record", "Causality violation", "disagrees"];
     for (fault, case) in [
         (Fault::EarlyMark, WRAPPING),

@@ -1,4 +1,4 @@
-//! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
+//! Runs over a queue in memory: the order of the output, and the state after a panic and after a stop.
 #![cfg(not(loom))]
 
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use memory::{Memory, Vector};
 use millrace_engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
-    private_fleet, run, sharded_fleet,
+    private_instance, run, sharded_instance,
 };
 use nf::{
     Context, Description, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason, Sharing, Sizing, Step, Verdict,
@@ -17,8 +17,7 @@ use nf::{
 use packet::{Headers, Host, LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
-/// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13, and already when it looks at one from
-/// 10.0.0.14.
+/// Forwards the first `limit` packets of a source. Panics in the step of a packet from 10.0.0.13, and in `meta` for one from 10.0.0.14.
 struct Limit {
     limit: u32,
     flows: usize,
@@ -73,7 +72,7 @@ impl NetworkFunction for Limit {
     }
 }
 
-/// A port of packets in memory, received in bursts of seven, with what was sent.
+/// A port in memory that receives bursts of seven packets and keeps what was sent.
 struct Memo {
     source: Frames,
     sink: Sink,
@@ -127,7 +126,7 @@ impl Receive for &mut Frames {
             && self.next >= *at
         {
             control.stop();
-            // Long enough for cores that have nothing to do to hear of it while these packets are still on their way.
+            // Long enough for idle cores to see the stop while these packets are still on their way.
             thread::sleep(Duration::from_millis(60));
         }
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
@@ -187,7 +186,7 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
     }
 }
 
-/// No state depends on who has them.
+/// No state depends on the core.
 #[test]
 fn packets_of_no_packet_set_go_around_the_cores() {
     let kinds = [EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Transactional];
@@ -235,19 +234,19 @@ fn a_panic_loses_nothing_that_came_ahead_of_it() {
         let outcome = go(EngineKind::Scr, cores, &mut port, &Control::default());
         let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("it went on") };
         assert_eq!(failure.seq, Seq(6));
-        // What the core that held the packet had ahead of it.
+        // The packets that the same core had before.
         let held: Vec<_> = (0..6).filter(|seq| seq % cores == 6 % cores).map(|seq| Seq(seq as u64)).collect();
         assert!(held.iter().all(|seq| port.sink.sent.contains(seq)), "{cores} cores: {:?} of {held:?}", port.sink.sent);
     }
 }
 
-/// Packets of its burst that were looked at and wait for their steps are decided all the same.
+/// Packets of the same burst that were parsed and wait for their steps are decided all the same.
 #[test]
 fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
     let sources: Vec<u8> = (20..52).chain([14]).collect();
     for kind in EngineKind::ALL {
         let cores = (1..=3).filter(|cores| kind.accepts(&Limit::DESCRIPTION, *cores).is_ok());
-        // A frame with a tag is looked at to be steered, too.
+        // A frame with a VLAN tag is also parsed in order to be steered.
         for (cores, tagged) in cores.flat_map(|cores| [(cores, false), (cores, true)]) {
             let mut port = Memo::of(&sources);
             if tagged {
@@ -262,7 +261,7 @@ fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
     }
 }
 
-/// A function that counts packets in one number, which all packet sets share. It panics on a packet from 10.0.0.13.
+/// A function that counts packets in one number that all packet sets share. Panics on a packet from 10.0.0.13.
 struct Counter;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -314,7 +313,7 @@ impl NetworkFunction for Counter {
     }
 }
 
-/// A burst is one transaction. The panic undoes all of it, and the steps ahead of the panic are taken once more.
+/// A burst is one transaction. The panic undoes all of it, and the steps before the panic are taken again.
 #[test]
 fn a_panic_loses_no_step_of_its_transaction_that_came_ahead_of_it() {
     let sources: Vec<u8> = (0..1_000).map(|seq| 20 + seq as u8 % 40).chain([13]).collect();
@@ -363,11 +362,11 @@ fn sequential_on_two_cores_is_refused_in_a_sentence() {
     assert_eq!(reason, "sequential runs on one core, not on 2; all other engines use more");
 }
 
-/// A worker of two over what its log has and its own packets 0, 2, 4 and so on. It lets one packet of a source through.
+/// One worker of two, over the records of its log and its own packets 0, 2, 4 and so on. It forwards one packet of a source.
 fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, millrace_engine::Counters) {
     let nf = Arc::new(Limit { limit: 1, flows: 64 });
-    let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &Options::default());
-    let worker: &mut Worker<Limit, Private<Limit>> = &mut fleet.workers[0];
+    let mut instance = private_instance(EngineKind::Scr, nf, 2, &Options::default());
+    let worker: &mut Worker<Limit, Private<Limit>> = &mut instance.workers[0];
     let seed = millrace_engine::AnyWorker::seed(worker);
     let record = |&(seq, source): &(u64, u8)| {
         let meta = Host::v4([10, 0, 0, source].into());
@@ -398,7 +397,7 @@ fn what_was_parsed_for_the_log_is_not_parsed_again() {
     let own = [vec![0xff; 60], vec![0xff; 60], arp, frame(1)];
     for bucket in [0, Packet::SPRAYED] {
         let (fates, counters) = replayed(&records, &own, bucket);
-        // Source 1's first; source 2's second, as packet 1 was another core's; what takes no step; source 1's second.
+        // Source 1's first; source 2's second, as packet 1 was another core's; a packet without a step; source 1's second.
         assert_eq!(fates, [THROUGH, OVER, THROUGH, OVER], "{bucket}");
         assert_eq!((counters.received, counters.forwarded, counters.replayed), (4, 2, 3), "{bucket}");
         assert_eq!(counters.dropped[usize::from(Reason::own(0).0)], 2);
@@ -406,48 +405,48 @@ fn what_was_parsed_for_the_log_is_not_parsed_again() {
     }
 }
 
-/// What belongs to one core alone takes its steps among what is replicated, in its own order.
+/// Packets of one core alone take their steps between the replicated ones, in their own order.
 #[test]
 fn what_the_log_has_no_record_of_is_looked_at_itself() {
-    // More than a burst of them, ahead of records, between them and behind. Packet 50 has its record.
+    // More than a burst of them, before records, between them and after. Packet 50 has a record.
     let own: Vec<_> = (0..100).map(|at| if at == 50 { vec![0xff; 60] } else { frame(100 + at % 40) }).collect();
     let records = [(21, 200), (100, 200), (101, 201), (139, 202)];
     let (fates, counters) = replayed(&records, &own, 3);
     for (at, fate) in fates.into_iter().enumerate() {
-        // From 40 on sources come again, and source 200's first was another core's.
+        // From 40 on sources repeat, and source 200's first packet was another core's.
         assert_eq!(fate, if at < 40 { THROUGH } else { OVER }, "own packet {at}");
     }
     assert_eq!((counters.received, counters.forwarded, counters.replayed), (100, 40, 3));
     assert!(counters.add_up());
 }
 
-/// What a core's own packets are, of which one in five is each.
+/// The kinds of a core's own packets. Each is one in five.
 #[derive(Clone, Copy)]
 enum Own {
-    /// Alone this core's, which is handed its contribution.
-    Mouse(u8),
-    /// The same, and nobody has looked at it.
+    /// Only this core's; the core gets its record.
+    Owned(u8),
+    /// Only this core's, without a record.
     Unseen(u8),
     /// Replicated.
     Elephant,
-    /// One that takes no step.
-    Stray,
+    /// Takes no step.
+    NoStep,
 }
 
-/// A worker of `hybrid` that is handed what it alone takes steps of, but for some, takes others' records in between, and lacks the
-/// packets of some that it is handed.
+/// A worker of `hybrid` that gets records for most of its own packets, replays others' records in between, and lacks the packets of some
+/// records.
 #[test]
 fn what_a_core_is_handed_is_not_parsed_again() {
     let (nf, options) = (Arc::new(Limit { limit: 1, flows: 4096 }), Options::default());
     let mut arp = frame(9);
     arp[12..14].copy_from_slice(&[8, 6]);
     for elephants in [true, false] {
-        let mut fleet = sharded_fleet(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
-        let worker = &mut fleet.workers[0];
+        let mut instance = sharded_instance(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
+        let worker = &mut instance.workers[0];
         let seed = millrace_engine::AnyWorker::seed(worker);
         let meta_of = |source: u8| Host::v4([10, 0, 0, source].into());
         let hash = |source: u8| hash_of::<Limit>(&meta_of(source), seed);
-        // Core 0 has the buckets with even numbers.
+        // Core 0 has the even buckets.
         let bucket = |source: u8| 2 * u16::from(source % 64);
         let record = |seq: u64| Record { seq: Seq(seq), time: Nanos(seq), hash: hash(1), meta: meta_of(1) };
         let owned_record = |seq: u64, source: u8| OwnedRecord {
@@ -474,21 +473,21 @@ fn what_a_core_is_handed_is_not_parsed_again() {
             }
             let source = 100 + (seq * 7 / 10 % 90) as u8;
             let own = match seq / 2 % 5 {
-                0 | 1 => Own::Mouse(source),
+                0 | 1 => Own::Owned(source),
                 2 => Own::Unseen(20 + (seq % 60) as u8),
                 3 if elephants => Own::Elephant,
-                _ => Own::Stray,
+                _ => Own::NoStep,
             };
             let (bucket, bytes, source) = match own {
-                Own::Mouse(source) => (bucket(source), vec![0xff; 60], Some(source)),
+                Own::Owned(source) => (bucket(source), vec![0xff; 60], Some(source)),
                 Own::Unseen(source) => (bucket(source), frame(source), Some(source)),
                 Own::Elephant => (Packet::SPRAYED, vec![0xff; 60], Some(1)),
-                Own::Stray => (0, arp.clone(), None),
+                Own::NoStep => (0, arp.clone(), None),
             };
             match own {
-                Own::Mouse(source) => owned.push(owned_record(seq, source)),
+                Own::Owned(source) => owned.push(owned_record(seq, source)),
                 Own::Elephant => block.records.push(record(seq)),
-                Own::Unseen(_) | Own::Stray => {}
+                Own::Unseen(_) | Own::NoStep => {}
             }
             let was_seen = source.is_some_and(|source| std::mem::replace(&mut seen[usize::from(source)], true));
             expected.push(if was_seen { OVER } else { THROUGH });

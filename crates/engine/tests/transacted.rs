@@ -1,5 +1,5 @@
-//! What packet sets share, by transactions, on more cores than a machine has: the engine's own threads, queues and turns. Also run under
-//! a thread sanitizer (`cargo xtask check`).
+//! Shared state by transactions, on more cores than a machine has, with the engine's own threads and queues. Also run under a thread
+//! sanitizer (`cargo xtask check`).
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const DESKS: usize = 24;
 const SOURCES: u8 = 40;
 const PACKETS: u64 = 20_000;
 
-/// Gives each source a desk as long as it is there, and counts twice: in one number, and in each core's own.
+/// Gives each source a desk while it is alive, and counts packets twice: in one number, and in one number for each core.
 struct Desks;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ struct Visit {
     desk: u32,
 }
 
-/// How many packets were counted.
+/// The packets counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count(u64);
 
@@ -143,8 +143,8 @@ impl NetworkFunction for Desks {
     }
 }
 
-/// Packets of many sources, which go now and then. Each source comes by one queue, as from a card, so that cores meet in what
-/// sources share and nowhere else.
+/// Packets of many sources, which expire now and then. Each source comes by one queue, as from a card, so cores share nothing but the
+/// sources' shared state.
 struct Visitors;
 
 struct VisitorsOf {
@@ -215,7 +215,7 @@ fn four_cores_count_every_packet_once_and_give_every_desk_back() {
     assert!(refused > 0 && counters.forwarded > refused, "some find no desk, most do: {refused}");
     let report = outcome.report.expect("the function tells what is shared");
     let alive = outcome.flows_alive as u64;
-    // Flows past their deadline keep their desks until they are reclaimed.
+    // Expired flows keep their desks until they are reclaimed.
     let [total, each, taken] = &report.rows[0][..] else { panic!("three numbers") };
     assert_eq!([total, each], [&Cell::from(counters.forwarded); 2]);
     assert!((alive..=DESKS as u64).any(|desks| *taken == Cell::from(desks)), "{taken:?} of {alive}");

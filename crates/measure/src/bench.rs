@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    AnyWorker, CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet, cpus,
-    private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, CoreRun, EngineError, EngineInstance, EngineKind, Options, Placement, Private, ShardedInstance,
+    TraceHistory, cpus, private_instance, sharded_instance, shared_instance, transacted_instance,
 };
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
@@ -160,10 +160,11 @@ pub fn bench<N: Function>(
     }
     // The model's parameters: dispatch only, one core, and one core's share of two and of eight replicas.
     let pass = Arc::new(ForwardAll);
-    let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
-    let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
+    let mut dispatch = Fleets::new(private_instance(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
+    let mut alone =
+        Fleets::new(private_instance(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
     let share_of = |replicas| {
-        let fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
+        let fleet = private_instance(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
         Ok::<_, BenchError>(Fleets::new(fleet, trace, plan)?.share())
     };
     let (mut of_two, mut of_eight) = (share_of(2)?, share_of(REPLICAS)?);
@@ -285,7 +286,7 @@ impl Contention {
         if cpus().len() < 2 || turns.is_empty() {
             return Ok(None);
         }
-        let of = |trace| Fleets::new(shared_fleet(Arc::clone(nf), 2, &plan.options), trace, plan);
+        let of = |trace| Fleets::new(shared_instance(Arc::clone(nf), 2, &plan.options), trace, plan);
         let mut cases = [of(trace)?.share(), of(trace)?, of(turns)?];
         for round in 0..plan.rounds {
             for (index, case) in cases.iter_mut().enumerate() {
@@ -337,9 +338,9 @@ fn informed<'a, N: Function>(
         |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
     // At 100 %, nothing is replicated.
     let unless = with_percent(100);
-    let sharded = sharded_fleet(engine, Arc::clone(nf), cores, &unless.options);
+    let sharded = sharded_instance(engine, Arc::clone(nf), cores, &unless.options);
     let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
-    let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
+    let replica = private_instance(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
     let mut replica = Fleets::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
     // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Use the fastest rounds, because
@@ -372,28 +373,28 @@ fn case<N: Function>(
     }
     Ok(Ok(match engine {
         EngineKind::Transactional if contends => {
-            Box::new(Fleets::new(transacted_fleet(nf, cores, options), trace, plan)?)
+            Box::new(Fleets::new(transacted_instance(nf, cores, options), trace, plan)?)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            Box::new(Fleets::new(private_fleet(engine, nf, cores, options), trace, plan)?)
+            Box::new(Fleets::new(private_instance(engine, nf, cores, options), trace, plan)?)
         }
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-            Box::new(sharded_case(sharded_fleet(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
+            Box::new(sharded_case(sharded_instance(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }
-        EngineKind::Shared => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
+        EngineKind::Shared => Box::new(Fleets::new(shared_instance(nf, cores, options), trace, plan)?),
     }))
 }
 
 /// An engine whose state moves, after its steering has settled. Unless its cores run `together`, nothing moves any more: a core would
 /// wait for ever.
 fn sharded_case<N: Function>(
-    mut fleet: ShardedFleet<N>,
+    mut fleet: ShardedInstance<N>,
     trace: &Arc<Trace>,
     plan: &BenchPlan,
     together: bool,
 ) -> Result<Fleets<N>, BenchError> {
     let steered = Steered::settled(&mut fleet.dispatcher, trace, together);
-    fleet.settle();
+    fleet.deal_shards();
     Fleets::steered(fleet, trace, plan, steered)
 }
 
@@ -426,7 +427,7 @@ struct Fleets<N: Function> {
     engine: EngineKind,
     workers: Vec<Box<dyn AnyWorker<N>>>,
     replay: Replay,
-    script: Script<N::Meta>,
+    script: TraceHistory<N::Meta>,
     basis: Basis,
     /// The core with the most packets.
     busiest: usize,
@@ -441,7 +442,7 @@ struct Fleets<N: Function> {
 impl<N: Function> Fleets<N> {
     /// Places the trace in memory, steers it, and runs it once to warm tables and caches.
     fn new<P: Placement<N> + 'static>(
-        mut fleet: Fleet<N, P>,
+        mut fleet: EngineInstance<N, P>,
         trace: &Arc<Trace>,
         plan: &BenchPlan,
     ) -> Result<Self, BenchError> {
@@ -450,7 +451,7 @@ impl<N: Function> Fleets<N> {
     }
 
     fn steered<P: Placement<N> + 'static>(
-        fleet: Fleet<N, P>,
+        fleet: EngineInstance<N, P>,
         trace: &Arc<Trace>,
         plan: &BenchPlan,
         steered: Steered<N::Meta>,

@@ -11,9 +11,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, Inspect, Mail, Options,
-    Part, Placement, PrivateFleet, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive, private_fleet,
-    resolve, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineInstance, EngineKind, FlowState, Guarantee, Inspect, Mail,
+    Options, Part, Placement, PrivateInstance, ShardedInstance, Shared, SharedInstance, Tables, TransactedInstance,
+    drive, private_instance, resolve, sharded_instance, shared_instance, transacted_instance,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
@@ -196,7 +196,7 @@ impl<N: Function> Bench<'_, N> {
         let own = tables.ageing == Ageing::None
             || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
         let by = |options: &Options| {
-            self.observe_alone(private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
+            self.observe_alone(private_instance(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
         };
         if alike {
             let tables = Tables { index: IndexKind::default(), ..*tables };
@@ -208,7 +208,7 @@ impl<N: Function> Bench<'_, N> {
         by(&self.options)
     }
 
-    fn observe_alone(&self, mut fleet: PrivateFleet<N>, len: usize) -> Observed<N> {
+    fn observe_alone(&self, mut fleet: PrivateInstance<N>, len: usize) -> Observed<N> {
         let mut packets = vec![None; len];
         let mut batch = Batch::default();
         fill(&mut batch, self.trace, 0..len);
@@ -231,23 +231,23 @@ impl<N: Function> Bench<'_, N> {
         let Case { engine, cores, .. } = case;
         let (nf, options) = (Arc::clone(self.nf), &self.options);
         if engine.moves_state() {
-            return self.run_sharded(sharded_fleet(engine, nf, cores, options), case, oracle, len);
+            return self.run_sharded(sharded_instance(engine, nf, cores, options), case, oracle, len);
         }
         if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
             return self.run_transacted(case, oracle, len);
         }
         match engine.guarantee(N::DESCRIPTION.sharing) {
             Guarantee::Identical | Guarantee::IdenticalPerPacketSet => {
-                self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
+                self.run_private(private_instance(engine, nf, cores, options), case, oracle, len)
             }
-            Guarantee::Serializable => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
+            Guarantee::Serializable => self.run_shared(shared_instance(nf, cores, options), case, oracle, len),
         }
     }
 
     /// Runs with the order of transactions recorded, then again in that order, one at a time. Both must give the same result; on one core
     /// also the sequential result.
     fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
-        let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
+        let fleet = || transacted_instance(Arc::clone(self.nf), case.cores, &self.options);
         let (mut together, mut again) = (fleet(), fleet());
         together.record();
         let packets = self.observe_run(&mut together, case, len)?;
@@ -270,7 +270,7 @@ impl<N: Function> Bench<'_, N> {
     }
 
     /// Runs all cores at the same time, one thread each, in the recorded order of transactions.
-    fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
+    fn repeat(&self, fleet: &mut TransactedInstance<N>, len: usize) -> Vec<Option<Observation>> {
         let (mut packets, mut all) = (vec![None; len], Batch::default());
         fill(&mut all, self.trace, 0..len);
         let mut shares: Vec<_> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
@@ -286,7 +286,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_private(
         &self,
-        mut fleet: PrivateFleet<N>,
+        mut fleet: PrivateInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -304,7 +304,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_sharded(
         &self,
-        mut fleet: ShardedFleet<N>,
+        mut fleet: ShardedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -326,7 +326,7 @@ impl<N: Function> Bench<'_, N> {
         Ok(agreement)
     }
 
-    fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+    fn compare_states(&self, fleet: &PrivateInstance<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
         let now = last_time(self.trace, len);
         let replicas = match fleet.kind {
             EngineKind::Scr => fleet.workers.len(),
@@ -345,7 +345,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_shared(
         &self,
-        mut fleet: SharedFleet<N>,
+        mut fleet: SharedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -362,7 +362,7 @@ impl<N: Function> Bench<'_, N> {
     /// Replays the steps on each part of the state in the order of its witness. The result must be the same.
     fn check_witness(
         &self,
-        fleet: &SharedFleet<N>,
+        fleet: &SharedInstance<N>,
         oracle: &Observed<N>,
         packets: &[Option<Observation>],
         len: usize,
@@ -374,7 +374,7 @@ impl<N: Function> Bench<'_, N> {
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
             // The same size as in the run: the size of a table sets the levels of its timing wheel, so it affects when flows expire, and
             // expired flows may change shared state.
-            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+            let mut replay = private_instance(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
             let mut batch = Batch::default();
             for &Commit { seq, now } in &commits {
                 let (packet, bytes) = at(self.trace, seq.0 as usize);
@@ -393,12 +393,12 @@ impl<N: Function> Bench<'_, N> {
     /// Runs the engine over the first `len` packets by the case's schedule, and notes the outcome of each.
     fn observe_run<P: Placement<N>>(
         &self,
-        fleet: &mut Fleet<N, P>,
+        fleet: &mut EngineInstance<N, P>,
         case: Case,
         len: usize,
     ) -> Result<Vec<Option<Observation>>, Difference>
     where
-        Fleet<N, P>: Inspect<N>,
+        EngineInstance<N, P>: Inspect<N>,
     {
         let packets = match case.seed {
             Some(seed) => {

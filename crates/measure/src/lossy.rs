@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::recovery::{Patience, Tally};
-use engine::{AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateFleet, Script, cpus, private_fleet};
+use engine::{
+    AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateInstance, TraceHistory, cpus, private_instance,
+};
 use nf::{Function, Reason};
 use port::{Loops, Replay, Trace};
 
@@ -116,11 +118,11 @@ fn whole_turns(trace: &Arc<Trace>, cores: usize) -> Arc<Trace> {
 
 /// Replicas with their link and their trace, ready for rounds.
 struct Replicas<N: Function> {
-    fleet: PrivateFleet<N>,
+    fleet: PrivateInstance<N>,
     ends: Vec<LinkEnd<N::Meta>>,
     link: Link,
     replay: Replay,
-    script: Script<N::Meta>,
+    script: TraceHistory<N::Meta>,
     dispatch: Work,
     readings: Readings,
 }
@@ -133,13 +135,13 @@ impl<N: Function> Replicas<N> {
         loss_ppm: u32,
         recovery: bool,
     ) -> Result<Self, BenchError> {
-        let mut fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
+        let mut fleet = private_instance(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
         let Steered { cores, buckets, script } = Steered::pass(&mut fleet.dispatcher, trace);
         let loops = plan.packets.div_ceil(trace.len() as u64).max(1);
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(cores).bucketed(buckets).continued();
         let link = Link { loss_ppm, recovery, seed: plan.options.seed, patience: Patience::Time(PATIENCE) };
-        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::Kept);
+        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::InMemory);
         let dispatch = plan.dispatch;
         let mut new = Self { fleet, ends, link, replay, script, dispatch, readings: Readings::new(plan.undisturbed) };
         new.round()?;

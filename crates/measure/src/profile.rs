@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Dispatcher, EngineKind, Fleet, Inspect, Options, Placement, Transactions, cpus};
-use engine::{private_fleet, transacted_fleet};
+use engine::{Dispatcher, EngineInstance, EngineKind, Inspect, Options, Placement, Transactions, cpus};
+use engine::{private_instance, transacted_instance};
 use memory::transactional::{Cause, Collision, Operation};
 use nf::{Function, Meta};
 use port::{DESCRIPTORS, Depth, Load, Loops, Offered, Renumber, Replay, Trace};
@@ -203,10 +203,10 @@ pub fn profile<N: Function>(
     plan.accepts(&**nf)?;
     let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
     let found = if N::DESCRIPTION.sharing.is_any() {
-        let fleet = |profile| transacted_fleet(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
+        let fleet = |profile| transacted_instance(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
         rounds([fleet(false), fleet(true)], trace, plan, progress)?
     } else {
-        let fleet = || private_fleet(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
+        let fleet = || private_instance(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
         rounds([fleet(), fleet()], trace, plan, progress)?
     };
     let Found { mpps, transactions, cores, passed, dropped, loaded } = found;
@@ -239,13 +239,13 @@ struct Found {
 
 /// Runs two engines alternately over the trace. Counters of transactions and cores are from the second.
 fn rounds<N: Function, P: Placement<N>>(
-    fleets: [Fleet<N, P>; 2],
+    fleets: [EngineInstance<N, P>; 2],
     trace: &Arc<Trace>,
     plan: &ProfilePlan,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Found, BenchError>
 where
-    Fleet<N, P>: Inspect<N>,
+    EngineInstance<N, P>: Inspect<N>,
 {
     let mut found = Found {
         mpps: [Vec::new(), Vec::new()],
@@ -263,7 +263,7 @@ where
     for round in 0..plan.rounds as u64 {
         for (which, (fleet, replay)) in runs.iter_mut().enumerate() {
             progress(2 * round + which as u64, total);
-            let received = |fleet: &Fleet<N, P>| -> Vec<u64> {
+            let received = |fleet: &EngineInstance<N, P>| -> Vec<u64> {
                 fleet.workers.iter().map(|worker| worker.counters().received).collect()
             };
             let before = received(fleet);
@@ -297,7 +297,7 @@ where
 
 /// Offers [`LOAD`] of the median of `mpps` to an engine.
 fn loaded<N: Function, P: Placement<N>>(
-    fleet: &mut Fleet<N, P>,
+    fleet: &mut EngineInstance<N, P>,
     replay: &mut Replay,
     plan: &ProfilePlan,
     mpps: &[f64],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineKind, Fleet, Inspect, Placement, private_fleet, transacted_fleet};
+use engine::{EngineInstance, EngineKind, Inspect, Placement, private_instance, transacted_instance};
 use nf::Function;
 use port::Trace;
 
@@ -36,20 +36,25 @@ pub fn repeat<N: Function>(
 ) -> Result<Repeated, BenchError> {
     plan.accepts(&**nf)?;
     if N::DESCRIPTION.sharing.is_any() {
-        rounds(transacted_fleet(Arc::clone(nf), plan.cores, &plan.options), trace, plan, more)
+        rounds(transacted_instance(Arc::clone(nf), plan.cores, &plan.options), trace, plan, more)
     } else {
-        rounds(private_fleet(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options), trace, plan, more)
+        rounds(
+            private_instance(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options),
+            trace,
+            plan,
+            more,
+        )
     }
 }
 
 fn rounds<N: Function, P: Placement<N>>(
-    mut fleet: Fleet<N, P>,
+    mut fleet: EngineInstance<N, P>,
     trace: &Arc<Trace>,
     plan: &ProfilePlan,
     more: &mut dyn FnMut(&Repeated) -> bool,
 ) -> Result<Repeated, BenchError>
 where
-    Fleet<N, P>: Inspect<N>,
+    EngineInstance<N, P>: Inspect<N>,
 {
     let mut replay = plan.replay(&mut fleet.dispatcher, trace);
     let mut repeated = Repeated::default();

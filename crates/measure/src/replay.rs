@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use engine::{
-    AnyWorker, Control, CoreRun, EngineError, Feed, LinkEnd, Log, Mail, Placement, Script, Worker, processors,
+    AnyWorker, Control, CoreRun, EngineError, Feed, LinkEnd, Log, Mail, Placement, TraceHistory, Worker, processors,
     run_cores,
 };
 use nf::NetworkFunction;
@@ -15,7 +15,7 @@ use port::{Batch, Queue, Received};
 #[derive(Debug)]
 pub struct ReplayPlan<'a, M> {
     /// What a sequencer or balancer would send to the cores in one pass.
-    pub script: &'a Script<M>,
+    pub script: &'a TraceHistory<M>,
     /// Packets in a pass.
     pub packets: usize,
     /// Time from the start of one pass to the start of the next.

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use engine::{Boundary, Dispatcher, Script};
+use engine::{Boundary, Dispatcher, TraceHistory};
 use locality::pages;
 use nf::NetworkFunction;
 use packet::Seq;
@@ -15,7 +15,7 @@ pub(crate) struct Steered<M> {
     /// Bucket of each packet.
     pub buckets: Vec<u16>,
     /// Records and moves for the cores.
-    pub script: Script<M>,
+    pub script: TraceHistory<M>,
 }
 
 /// Passes over the trace before steering is considered settled.
@@ -28,7 +28,7 @@ impl<M: nf::Meta> Steered<M> {
     pub(crate) fn pass<N: NetworkFunction<Meta = M>>(dispatcher: &mut Dispatcher<N>, trace: &Trace) -> Self {
         let (len, mut batch) = (trace.len(), Batch::default());
         let (cores, buckets) = (Vec::with_capacity(len), Vec::with_capacity(len));
-        let mut steered = Self { cores, buckets, script: Script::default() };
+        let mut steered = Self { cores, buckets, script: TraceHistory::default() };
         for start in (0..len).step_by(STRETCH) {
             batch.clear();
             for index in start..(start + STRETCH).min(len) {
@@ -36,7 +36,7 @@ impl<M: nf::Meta> Steered<M> {
             }
             dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
         }
-        let Script { records, owned, .. } = &mut steered.script;
+        let TraceHistory { records, owned, .. } = &mut steered.script;
         *records = pages::boxed(take(records).into_iter()).into_vec();
         for owned in owned {
             *owned = pages::boxed(take(owned).into_iter()).into_vec();

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use millrace::engine::{
-    Control, CoreBatch, EngineKind, Fleet, Options, Placement, Tables, private_fleet, run, sharded_fleet, shared_fleet,
-    transacted_fleet,
+    Control, CoreBatch, EngineInstance, EngineKind, Options, Placement, Tables, private_instance, run,
+    sharded_instance, shared_instance, transacted_instance,
 };
 use millrace::flow::EntryGuard;
 use millrace::functions::{Catalogued, Visitor, ddos, each};
@@ -93,7 +93,7 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
 
 /// Takes a fleet through the trace, batch by batch, all cores on this thread, as the pump would; returns what was
 /// allocated once every buffer had its size.
-fn watch<N: Function, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace>) -> u64 {
+fn watch<N: Function, P: Placement<N>>(mut fleet: EngineInstance<N, P>, trace: &Arc<Trace>) -> u64 {
     let mut replay =
         Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
     let mut queue = replay.queues(1).remove(0);
@@ -135,15 +135,15 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
                 }
                 let nf = Arc::new(build());
                 let allocated = match kind {
-                    EngineKind::Shared => watch(shared_fleet(nf, cores, &options), trace),
+                    EngineKind::Shared => watch(shared_instance(nf, cores, &options), trace),
                     EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
-                        watch(transacted_fleet(nf, cores, &options), trace)
+                        watch(transacted_instance(nf, cores, &options), trace)
                     }
                     EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-                        watch(private_fleet(kind, nf, cores, &options), trace)
+                        watch(private_instance(kind, nf, cores, &options), trace)
                     }
                     EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-                        watch(sharded_fleet(kind, nf, cores, &options), trace)
+                        watch(sharded_instance(kind, nf, cores, &options), trace)
                     }
                 };
                 assert_eq!(allocated, 0, "{name} under {kind} on {cores} cores over {traffic}");
@@ -152,7 +152,7 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
         if N::Speed::ADDS {
             let atomic = Tables { guard: EntryGuard::Atomic, ..Tables::default() };
             let options = Options { tables: atomic, ..options };
-            let allocated = watch(shared_fleet(Arc::new(build()), 3, &options), trace);
+            let allocated = watch(shared_instance(Arc::new(build()), 3, &options), trace);
             assert_eq!(allocated, 0, "{name} under shared by atomic operations over {traffic}");
         }
     }

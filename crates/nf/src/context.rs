@@ -1,36 +1,36 @@
-//! What a handler may see and do besides its arguments.
+//! The context of a step: packet time, shared state, timers.
 
 use memory::Memory;
 use packet::{Nanos, Seq};
 
 use crate::function::NetworkFunction;
 
-/// What a handler may see and do besides its arguments: packet time, shared state, and the packet set's own timers.
+/// What a handler gets besides the packet and the flow: packet time, shared state with its transaction, and the packet set's timers.
 ///
-/// Shared state is reached as `cx.shared.ports.read(&mut cx.tx, index)?`.
+/// Example of an access to shared state: `cx.shared.ports.read(&mut cx.tx, index)?`.
 pub struct Context<'a, N: NetworkFunction, M: Memory> {
     /// The state that all packet sets share.
     pub shared: &'a N::Shared<M>,
-    /// This step's transaction on it.
+    /// The transaction of this step. Every access to shared state takes it.
     pub tx: M::Tx<'a>,
     now: Nanos,
     seq: Seq,
     effects: Effects,
 }
 
-/// What a step asks of its own packet set, carried out by the engine once the step has committed.
+/// What a step requests for its own packet set. The engine carries it out after the step has committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// When the packet set expires if nothing more comes. `None` keeps the deadline that it has.
+    /// When the packet set expires unless another packet comes. `None` keeps the old deadline.
     pub deadline: Option<Nanos>,
-    /// The packet set ends with this packet.
+    /// True if the packet set ends with this packet.
     pub close: bool,
-    /// The packet set has been answered: it no longer makes room for others.
+    /// True if the packet set has been answered: it is no longer evicted to make room for new flows.
     pub assured: bool,
 }
 
 impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
-    /// The context of one step. For engines.
+    /// Creates the context of one step. For engines.
     #[inline]
     #[must_use]
     pub fn new(shared: &'a N::Shared<M>, tx: M::Tx<'a>, now: Nanos, seq: Seq) -> Self {
@@ -44,7 +44,7 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
         self.now
     }
 
-    /// A number drawn by the packet's place in the order: the same in every engine and every run.
+    /// A random number, seeded by the packet's sequence number: the same in every engine and every run.
     #[must_use]
     pub const fn random(&self) -> u64 {
         // SplitMix64 (Steele, Lea, Flood: OOPSLA '14), one draw for each sequence number.
@@ -54,35 +54,34 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
         z ^ (z >> 31)
     }
 
-    /// The packet set expires when it has been idle for this long from now on. Without a call it keeps its deadline; one
-    /// that never had a call never expires.
+    /// Sets the deadline: the packet set expires after `idle` without a packet, from now on. Without a call, the old deadline stays. A
+    /// packet set that never got a deadline never expires.
     #[inline]
     pub fn expire_after(&mut self, idle: Nanos) {
         self.effects.deadline = Some(self.now + idle);
     }
 
-    /// The packet set ends with this packet; [`NetworkFunction::expire`] is called for it.
+    /// Ends the packet set with this packet. The engine calls [`NetworkFunction::expire`] for it.
     #[inline]
     pub fn close(&mut self) {
         self.effects.close = true;
     }
 
-    /// The packet set has been answered (or has otherwise proved itself): when the table is full, it stays, and one that
-    /// hasn't goes. Asked once, it holds for as long as the packet set is remembered.
+    /// Protects the packet set from eviction, because it was answered or has otherwise proved itself. When the table is full, unprotected
+    /// flows make room. One call is enough for the lifetime of the flow.
     #[inline]
     pub fn assure(&mut self) {
         self.effects.assured = true;
     }
 
-    /// What the step asked for. For engines.
+    /// What the step has requested so far. For engines.
     #[inline]
     #[must_use]
     pub const fn effects(&self) -> Effects {
         self.effects
     }
 
-    /// What the handler asked for, and nothing asked for any more: the next handler of the same step has the context to itself.
-    /// For engines.
+    /// Takes what the handler requested and clears it, so the next handler of the same step starts with no requests. For engines.
     #[inline]
     pub const fn next(&mut self) -> Effects {
         core::mem::replace(&mut self.effects, Effects { deadline: None, close: false, assured: false })

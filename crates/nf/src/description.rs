@@ -1,14 +1,14 @@
-//! What a function says of itself: the catalogue prints it, engines decide by it.
+//! The description of a function. The catalogue prints it; engines read how it names packet sets and what they share.
 
 use core::fmt;
 
 use memory::transactional::Cause;
 use packet::RssFields;
 
-/// The header fields that name a packet set: packets that agree in them share a flow state and are ordered.
+/// The header fields that form a packet set's key. Packets with equal keys share a flow and keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketSet {
-    /// No packet set: all state is shared.
+    /// No packet sets: all state is shared.
     None,
     /// Addresses, ports and protocol.
     FiveTuple,
@@ -16,7 +16,7 @@ pub enum PacketSet {
     SymmetricFiveTuple,
     /// The source address.
     Source,
-    /// The address of the host that began an exchange: the source of what it sends, the destination of answers.
+    /// The address of the host that started the exchange: the source of its requests, the destination of the answers.
     Initiator,
     /// The destination address.
     Destination,
@@ -24,14 +24,14 @@ pub enum PacketSet {
     SourceDestination,
     /// The source Ethernet address.
     SourceMac,
-    /// The tunnel that a packet goes into or comes out of, by direction.
+    /// The tunnel that a packet enters or leaves, by direction.
     Tunnel,
-    /// The connection that a packet belongs to on its client's side, the same for both directions, wherever its server is.
+    /// The connection as its client sees it, the same for both directions, whichever server was chosen for it.
     Connection,
 }
 
 impl PacketSet {
-    /// Whether ports are among the fields, which later fragments lack.
+    /// True if ports are among the fields. Later fragments carry none.
     #[must_use]
     pub const fn has_ports(self) -> bool {
         match self {
@@ -46,7 +46,7 @@ impl PacketSet {
         }
     }
 
-    /// Which of the fields that receive-side scaling reads name a packet set, as a mask; `None` where others do, or none.
+    /// The RSS fields that form the key, as a mask. `None` if the key has other fields, or there are no packet sets.
     #[must_use]
     pub const fn rss_mask(self) -> Option<RssFields> {
         let [src, dst, ports] = match self {
@@ -85,55 +85,55 @@ impl fmt::Display for PacketSet {
 pub enum Sharing {
     /// Each packet set has its own state and nothing else.
     Nothing,
-    /// Packet sets share this, in words that complete "packet sets share ...".
+    /// Packet sets share something. The text completes the sentence "packet sets share ...".
     Shares(&'static str),
 }
 
 impl Sharing {
-    /// Whether packet sets share anything.
+    /// True if packet sets share anything.
     #[must_use]
     pub const fn is_any(self) -> bool {
         matches!(self, Self::Shares(_))
     }
 }
 
-/// A function's entry in the catalogue.
+/// What the catalogue says of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// The name that commands know it by: lower case, words joined by hyphens.
+    /// The function's name in commands: lower case, words joined by hyphens.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// What the function does, in one line.
     pub summary: &'static str,
-    /// What it remembers of a packet set, in a line.
+    /// What the function remembers of a packet set, in one line.
     pub state: &'static str,
     /// What packet sets share.
     pub sharing: Sharing,
-    /// The keys of its configuration file.
+    /// The keys of the configuration file.
     pub keys: &'static [ConfigKey],
-    /// Its own reasons to drop a packet, as [`Reason::own`](crate::Reason::own) numbers them.
+    /// The function's own drop reasons. [`Reason::own`](crate::Reason::own) takes an index into this list.
     pub drop_reasons: &'static [&'static str],
-    /// What its configuration can do about transactions that fail.
+    /// How the configuration can reduce failing transactions.
     pub recipes: &'static [Recipe],
 }
 
 /// A key of a function's configuration file.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigKey {
-    /// The key, with a dot before each level.
+    /// The key, levels separated by dots.
     pub name: &'static str,
-    /// The value when the file doesn't say, as it would stand in the file.
+    /// The default value, written as in the file.
     pub default: &'static str,
-    /// What it does, and its range and unit.
+    /// What the key does, its range and its unit.
     pub help: &'static str,
 }
 
-/// What an operator can do, by a configuration key, when transactions fail for a cause.
+/// A configuration key that an operator can change when transactions fail for one cause.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     /// The cause.
     pub cause: Cause,
     /// The key.
     pub key: &'static str,
-    /// How to change it, and what that gives up.
+    /// How to change the key, and what that costs.
     pub help: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The contract itself.
+//! The traits that an author implements: `NetworkFunction`, `Meta`, `Flow`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,22 +15,22 @@ use crate::speed::Speed;
 use crate::transform::Transform;
 use crate::verdict::{Fates, Reason, Verdict};
 
-/// The outcome of a handler: a value, or the conflict of the memory that its shared state lives in.
+/// The outcome of a handler: a value, or a conflict on shared state. Pass conflicts on with `?`.
 pub type Step<T, M> = Result<T, <M as Memory>::Conflict>;
 
-/// All that a packet contributes to state: `f(p)` of state-compute replication. Plain data of fixed size, for this is
-/// what a history carries.
+/// The metadata of a packet: all that it contributes to state, as plain data of fixed size. It is `f(p)` of state-compute replication, and
+/// the content of a history record.
 pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// The type of the packet set's name.
+    /// The key of a packet set.
     type Key: FlowKey;
 
-    /// Whether [`source`](Self::source) tells who sent a packet, so that an engine can limit what one host opens.
+    /// True if [`source`](Self::source) returns the sender. Engines can then limit the flows of one source.
     const TELLS_SOURCE: bool = false;
 
-    /// How many bytes the wire form has: that of every packet has as many.
+    /// The length of the wire form in bytes. It is the same for all packets.
     const RECORD_BYTES: usize;
 
-    /// The packet set that the packet belongs to.
+    /// The key of the packet's packet set.
     fn key(&self) -> Self::Key;
 
     /// The host that sent the packet.
@@ -38,15 +38,15 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Writes the wire form, by which a sequencer hands it to a core that doesn't see the packet. `record` has
-    /// [`RECORD_BYTES`](Self::RECORD_BYTES) bytes, each of which is written: see [`RecordWriter`](crate::RecordWriter).
+    /// Writes the wire form. A sequencer sends it to cores that don't receive the packet. `record` is [`RECORD_BYTES`](Self::RECORD_BYTES)
+    /// long; write every byte, best with a [`RecordWriter`](crate::RecordWriter).
     fn write(&self, record: &mut [u8]);
 
-    /// Back from the wire form; `None` for bytes that [`write`](Self::write) makes of no packet.
+    /// Reads the wire form. Returns `None` for bytes that [`write`](Self::write) never makes.
     fn read(record: &[u8]) -> Option<Self>;
 }
 
-/// The contribution of a packet to a function that needs nothing but its sender.
+/// Metadata for functions that need only the packet's sender.
 impl Meta for Host {
     type Key = Self;
     const RECORD_BYTES: usize = HOST_BYTES;
@@ -65,33 +65,33 @@ impl Meta for Host {
     }
 }
 
-/// The state of one packet set.
+/// The flow: the state of one packet set.
 pub trait Flow: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// Whether there is anything to keep. Engines hold no flow table for a function whose packet sets have no state.
+    /// False if packet sets have no state. Engines then build no flow table.
     const STORED: bool = true;
 }
 
-/// No state: all that the function knows is shared.
+/// No flow: all state is shared.
 impl Flow for () {
     const STORED: bool = false;
 }
 
-/// The type of a function's packet set names.
+/// The key type of a function's packet sets.
 pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
-/// What a function decides of a packet set's first packet.
+/// What [`open`](NetworkFunction::open) decides about the first packet of a packet set.
 #[derive(Clone, Copy, Debug)]
 pub enum Opened<F> {
-    /// The packet set is remembered by this state, which the packet is then given to.
+    /// The function opens this flow. The packet then goes to [`packet`](NetworkFunction::packet) with it.
     Flow(F),
-    /// It isn't remembered, and this becomes of the packet.
+    /// The function opens no flow. The packet gets this verdict.
     Refused(Verdict),
 }
 
 /// How many flows the tables hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
-    /// IPv4 flows (or flows of keys that have one form only).
+    /// IPv4 flows. Also the flows of keys without an address family.
     pub flows: usize,
     /// IPv6 flows.
     pub flows_v6: usize,
@@ -99,48 +99,52 @@ pub struct Sizing {
 
 /// A network function: a sequential, deterministic program over packet sets.
 ///
-/// The engine calls, in packet order: [`meta`](Self::meta) for every well-formed packet; for a packet of a packet set
-/// that it doesn't know (or whose deadline has passed) [`open`](Self::open), then [`packet`](Self::packet) with the
-/// new state; for others `packet` alone; [`expire`](Self::expire) once for each packet set that ends.
+/// The engine handles packets in this order:
 ///
-/// Handlers must depend on nothing but their arguments: the same state, metadata, time and sequence number must always
-/// give the same verdict and the same new state.
+/// 1. [`meta`](Self::meta) extracts the metadata of every well-formed packet. If it returns `None`, [`other`](Self::other) gives the
+///    verdict.
+/// 2. For an unknown packet set, or one past its deadline, the engine calls [`open`](Self::open).
+/// 3. [`packet`](Self::packet) takes the step with the flow, for the first packet too.
+/// 4. [`expire`](Self::expire) is called once for each packet set that ends.
+///
+/// A handler must depend on its arguments only. The same state, metadata, time and sequence number must give the same verdict and the same
+/// new state.
 pub trait NetworkFunction:
     Sized
     + Send // no Rc: what changes from packet to packet goes into `type Flow`, or into `type Shared<M>` (M::Vector, M::Map, ...)
     + Sync // no Cell: what changes from packet to packet goes into `type Flow`, or into `type Shared<M>` (M::Vector, M::Map, ...)
     + 'static
 {
-    /// What a packet contributes to state.
+    /// The metadata of a packet.
     type Meta: Meta;
     /// The state of one packet set.
     type Flow: Flow;
-    /// The state that all packet sets share; `()` where there is none.
+    /// The state that all packet sets share; `()` if there is none.
     type Shared<M: Memory>: Send + 'static;
-    /// Shortcuts that make engines faster: [`Plain`](crate::Plain) for none.
+    /// Optional shortcuts that make engines faster. [`Plain`](crate::Plain) has none.
     type Speed: Speed<Self>;
 
-    /// The function's entry in the catalogue.
+    /// The name, summary, configuration keys and drop reasons.
     const DESCRIPTION: Description;
 
-    /// How the function makes frames anew, as encryption does ([`Verdict::Transform`]); `None` where it never does.
+    /// Builds new frames, for [`Verdict::Transform`] (encryption, for example). `None` if the function never returns that verdict.
     const TRANSFORM: Option<Transform<Self>> = None;
 
-    /// The fields that name a packet set. Where cores share a capture, packets of TCP and UDP are steered by these fields alone, as a card
-    /// steers them, so [`Meta::key`] has to be made of no others; what no field of the packet alone names is
-    /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection), for which the key is asked.
+    /// The header fields that [`Meta::key`] is made of. Cards, and cores that share a capture, choose the core of a TCP or UDP packet by
+    /// these fields alone, so the key must not depend on other fields. If the key is not one of the packet's own fields, return
+    /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection): engines then call `key`.
     fn packet_set(&self) -> PacketSet;
 
-    /// How many packet sets are remembered.
+    /// The number of flows that the tables hold.
     fn sizing(&self) -> Sizing;
 
-    /// The shared state at the start.
+    /// Creates the initial shared state in `memory`.
     fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
 
-    /// Adds all of the shared state that a later packet could tell apart.
+    /// Adds to the fingerprint all shared state that can change the outcome of a later packet. Engines are compared by it.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn fingerprint<'a, M: Memory>(
         &self,
         _shared: &'a Self::Shared<M>,
@@ -150,29 +154,29 @@ pub trait NetworkFunction:
         Ok(())
     }
 
-    /// What the packet contributes to state; `None` when it is not this function's business. Where it is inlined, no more is
-    /// read of an ordinary packet than it looks at.
+    /// Extracts the metadata of a packet. Returns `None` if the function has nothing to do with the packet.
     ///
-    /// `payload` is what was captured of the transport's payload. Whatever is wanted of it has to be in the metadata, which
-    /// replicas get in the packet's place: a digest, a class, a few bytes. Nothing here is reassembled; a message that is split
-    /// over segments is seen in pieces.
+    /// `payload` is the captured part of the transport payload. The handlers don't see it, and neither do replicas, so put what they need
+    /// into the metadata: a class, a digest, a few bytes. Nothing is reassembled: a message over several segments comes in pieces.
+    ///
+    /// Keep it small and inlined: then only the headers that it reads are parsed.
     fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Self::Meta>;
 
-    /// What becomes of a packet that is not this function's business. Depends on its headers alone.
+    /// The verdict on a packet without metadata. It must depend on the headers alone.
     fn other(&self, _headers: &Headers) -> Verdict {
         Verdict::forward()
     }
 
-    /// A packet of an unknown packet set has come.
+    /// Opens a flow for the first packet of an unknown packet set, or refuses it.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Self::Meta) -> Step<Opened<Self::Flow>, M>;
 
-    /// A packet has come.
+    /// Takes the step of a packet: changes the flow and returns the verdict.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn packet<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -180,26 +184,27 @@ pub trait NetworkFunction:
         meta: &Self::Meta,
     ) -> Step<Verdict, M>;
 
-    /// A packet set has ended: its deadline has passed, it was closed, or it had to make room.
+    /// Ends a packet set: its deadline has passed, the function closed it, or it was evicted. Give its shared resources back here.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn expire<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _flow: &Self::Flow) -> Step<(), M> {
         Ok(())
     }
 
-    /// A packet of an unknown packet set has come, the table is full and no flow can go.
+    /// The verdict on a packet whose flow found no room: the table is full and no flow can be evicted, the new flow was dropped early, or
+    /// its source has too many flows. The flow that `open` made goes to [`expire`](Self::expire) first.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Self::Meta) -> Step<Verdict, M> {
         Ok(Verdict::Drop(Reason::TABLE_FULL))
     }
 
-    /// What the function found, for the end of a run: from the flows, from shared state, or from both.
+    /// The function's report at the end of a run, made from the flows, from shared state, or from both.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn report<M: Memory>(
         &self,
         _cx: &mut Context<'_, Self, M>,
@@ -208,19 +213,18 @@ pub trait NetworkFunction:
         Ok(None)
     }
 
-    /// What an operator should hear who most likely meant something else: that nothing is configured, that nearly all packets
-    /// end for one reason, and what to do about it. A sentence or two.
+    /// A warning for operators about a probable mistake, with what to do about it: nothing is configured, or nearly all packets are dropped
+    /// for one reason. One or two sentences.
     fn remark(&self, _fates: &Fates<'_>) -> Option<String> {
         None
     }
 }
 
-/// A network function that every engine can take: where its shared state lives in memory that cores share, all of them may look
-/// at it. Nothing else has to be said or done for it.
+/// A network function that every engine can run. Implemented for every function whose shared state is `Sync` in transactional memory.
 pub trait Function: NetworkFunction<Shared<Transactional>: Sync> {} // `type Shared<M>` is made of M::Vector, M::Map, M::Allocator, M::Distributed
 impl<N: NetworkFunction<Shared<Transactional>: Sync>> Function for N {}
 
-/// The digest of shared state that one core owns.
+/// The fingerprint of shared state that one core owns.
 #[must_use]
 pub fn local_fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>) -> Fingerprint {
     let mut fingerprint = Fingerprint::default();
@@ -236,31 +240,31 @@ pub struct FlowList<'a, N: NetworkFunction> {
     now: Nanos,
 }
 
-/// FlowList with their keys, states and deadlines, in no particular order.
+/// Flows with their keys, states and deadlines, in no particular order.
 pub type Entries<'a, N> = Box<dyn Iterator<Item = (KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)> + 'a>;
 
 impl<'a, N: NetworkFunction> FlowList<'a, N> {
-    /// The flows that there are at `now`. For engines, which say by `entries` what lies in their tables.
+    /// The flows at `now`. `entries` iterates over the engine's tables. For engines.
     #[must_use]
     pub fn new(entries: &'a dyn Fn() -> Entries<'a, N>, now: Nanos) -> Self {
         Self { entries, now }
     }
 
-    /// The flows that are alive, in no particular order.
+    /// Iterates over the flows that are alive, in no particular order.
     pub fn alive(&self) -> impl Iterator<Item = (KeyOf<N>, N::Flow)> + use<'a, N> {
         let now = self.now;
         (self.entries)().filter_map(move |(key, flow, deadline)| (deadline > now).then_some((key, flow)))
     }
 
-    /// The flows whose deadline has passed and that [`expire`](NetworkFunction::expire) was not called for yet. Which these are differs
-    /// between engines, so a report must come out the same whether a flow is among them or has been told of.
+    /// Iterates over the flows past their deadline that [`expire`](NetworkFunction::expire) was not called for yet. Engines differ in which
+    /// flows these are, so a report must be the same whether a flow is listed here or was expired.
     pub fn lapsed(&self) -> impl Iterator<Item = N::Flow> + use<'a, N> {
         let now = self.now;
         (self.entries)().filter_map(move |(_, flow, deadline)| (deadline <= now).then_some(flow))
     }
 }
 
-/// What a function has to tell of these flows and of shared state that one core owns.
+/// The report on these flows and on shared state that one core owns.
 #[must_use]
 pub fn local_report<N: NetworkFunction>(nf: &N, flows: &FlowList<'_, N>, shared: &N::Shared<Local>) -> Option<Report> {
     match nf.report(&mut Context::<N, Local>::new(shared, LocalTx::default(), flows.now, Seq(0)), flows) {

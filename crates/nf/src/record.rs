@@ -1,22 +1,22 @@
-//! The wire form of what a packet contributes: plain fields in network byte order, one behind another, no gaps.
+//! The wire form of metadata: fields in network byte order, without gaps.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use packet::{Endpoint, FiveTuple, Host};
 
-/// Bytes of an address of either family.
+/// Length of an address of either family, in bytes.
 pub const ADDRESS_BYTES: usize = 16;
-/// Bytes of a host: an address behind a byte that tells its family.
+/// Length of a host in bytes: a family byte and an address.
 pub const HOST_BYTES: usize = 1 + ADDRESS_BYTES;
-/// Bytes of a five-tuple whose family is told elsewhere.
+/// Length of a five-tuple without its family byte.
 pub const ENDS_BYTES: usize = 2 * ADDRESS_BYTES + 5;
-/// Bytes of a five-tuple behind a byte that tells its family.
+/// Length of a five-tuple in bytes: a family byte and the fields.
 pub const TUPLE_BYTES: usize = 1 + ENDS_BYTES;
 
-/// The bit of a family's byte that is set for IPv6. A record that has a byte of flags may keep it there.
+/// The bit of the family byte that is set for IPv6. A record with a flags byte may keep the bit there.
 pub const IPV6: u8 = 1;
 
-/// Fills a record field by field.
+/// Writes a record field by field.
 ///
 /// ```
 /// # use millrace_nf::{RecordReader, RecordWriter};
@@ -29,16 +29,16 @@ pub const IPV6: u8 = 1;
 pub struct RecordWriter<'a>(&'a mut [u8]);
 
 impl<'a> RecordWriter<'a> {
-    /// Begins with a record's first byte.
+    /// Starts at the record's first byte.
     #[inline]
     pub const fn new(record: &'a mut [u8]) -> Self {
         Self(record)
     }
 
-    /// Adds bytes as they are.
+    /// Writes bytes unchanged.
     ///
     /// # Panics
-    /// When the record has no room for them.
+    /// If the record has too few bytes left.
     #[inline]
     pub fn bytes<const N: usize>(self, bytes: [u8; N]) -> Self {
         let Some((field, rest)) = self.0.split_first_chunk_mut::<N>() else {
@@ -48,31 +48,31 @@ impl<'a> RecordWriter<'a> {
         Self(rest)
     }
 
-    /// Adds a byte.
+    /// Writes one byte.
     #[inline]
     pub fn u8(self, number: u8) -> Self {
         self.bytes([number])
     }
 
-    /// Adds a number of two bytes.
+    /// Writes a 16-bit number.
     #[inline]
     pub fn u16(self, number: u16) -> Self {
         self.bytes(number.to_be_bytes())
     }
 
-    /// Adds a number of four bytes.
+    /// Writes a 32-bit number.
     #[inline]
     pub fn u32(self, number: u32) -> Self {
         self.bytes(number.to_be_bytes())
     }
 
-    /// Adds a number of eight bytes.
+    /// Writes a 64-bit number.
     #[inline]
     pub fn u64(self, number: u64) -> Self {
         self.bytes(number.to_be_bytes())
     }
 
-    /// Adds an address without its family; zeros fill the room behind an IPv4 address.
+    /// Writes an address without its family. Zeros follow an IPv4 address.
     #[inline]
     pub fn address(self, address: IpAddr) -> Self {
         match address {
@@ -81,7 +81,7 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
-    /// Adds the fields of a five-tuple without its family: addresses, ports, protocol.
+    /// Writes a five-tuple without its family: addresses, ports, protocol.
     #[inline]
     pub fn ends(self, tuple: &FiveTuple) -> Self {
         let (source, destination) = (tuple.source(), tuple.destination());
@@ -89,44 +89,44 @@ impl<'a> RecordWriter<'a> {
         addresses.u16(source.port).u16(destination.port).u8(tuple.protocol())
     }
 
-    /// Adds a host: its family, then its address.
+    /// Writes a host: family byte, address.
     #[inline]
     pub fn host(self, host: &Host) -> Self {
         self.u8(family_of(host.address())).address(host.address())
     }
 
-    /// Adds a five-tuple: its family, then its fields.
+    /// Writes a five-tuple: family byte, addresses, ports, protocol.
     #[inline]
     pub fn tuple(self, tuple: &FiveTuple) -> Self {
         self.u8(family_of(tuple.source().address)).ends(tuple)
     }
 
-    /// Adds zeros in place of a field that there is not.
+    /// Writes `N` zeros in place of an absent field.
     #[inline]
     pub fn none<const N: usize>(self) -> Self {
         self.bytes([0; N])
     }
 
-    /// Says that this was the last field.
+    /// Ends the record. Debug builds check that it is full.
     #[inline]
     pub fn end(self) {
         debug_assert!(self.0.is_empty(), "a record is as long as its type says");
     }
 }
 
-/// Takes a record apart field by field. What is not there, or is not what a writer makes, is `None`.
+/// Reads a record field by field. Missing bytes, and bytes that no writer makes, are `None`.
 #[derive(Debug)]
 pub struct RecordReader<'a>(&'a [u8]);
 
 impl<'a> RecordReader<'a> {
-    /// Begins with a record's first byte.
+    /// Starts at the record's first byte.
     #[inline]
     #[must_use]
     pub const fn new(record: &'a [u8]) -> Self {
         Self(record)
     }
 
-    /// The next bytes as they are.
+    /// Reads bytes unchanged.
     #[inline]
     pub fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk::<N>()?;
@@ -134,31 +134,31 @@ impl<'a> RecordReader<'a> {
         Some(*field)
     }
 
-    /// A byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.bytes::<1>().map(|[number]| number)
     }
 
-    /// A number of two bytes.
+    /// Reads a 16-bit number.
     #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.bytes().map(u16::from_be_bytes)
     }
 
-    /// A number of four bytes.
+    /// Reads a 32-bit number.
     #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_be_bytes)
     }
 
-    /// A number of eight bytes.
+    /// Reads a 64-bit number.
     #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_be_bytes)
     }
 
-    /// An address of this family.
+    /// Reads an address of the given family.
     #[inline]
     pub fn address(&mut self, is_v6: bool) -> Option<IpAddr> {
         if is_v6 {
@@ -169,7 +169,7 @@ impl<'a> RecordReader<'a> {
         Some(address.into())
     }
 
-    /// The fields of a five-tuple of this family.
+    /// Reads a five-tuple of the given family.
     #[inline]
     pub fn ends(&mut self, is_v6: bool) -> Option<FiveTuple> {
         let (source, destination) = (self.address(is_v6)?, self.address(is_v6)?);
@@ -177,27 +177,27 @@ impl<'a> RecordReader<'a> {
         FiveTuple::between(source, destination, self.u8()?)
     }
 
-    /// A host.
+    /// Reads a host.
     #[inline]
     pub fn host(&mut self) -> Option<Host> {
         let is_v6 = self.family()?;
         self.address(is_v6).map(Host::from)
     }
 
-    /// A five-tuple.
+    /// Reads a five-tuple.
     #[inline]
     pub fn tuple(&mut self) -> Option<FiveTuple> {
         let is_v6 = self.family()?;
         self.ends(is_v6)
     }
 
-    /// Zeros in place of a field that there is not.
+    /// Reads the `N` zeros of an absent field.
     #[inline]
     pub fn none<const N: usize>(&mut self) -> Option<()> {
         (self.bytes::<N>()? == [0; N]).then_some(())
     }
 
-    /// Whether this was the last field.
+    /// Returns `Some` if no bytes are left.
     #[inline]
     pub fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
@@ -209,7 +209,7 @@ impl<'a> RecordReader<'a> {
     }
 }
 
-/// The family's byte of an address: [`IPV6`] or 0.
+/// The family byte of an address: [`IPV6`] or 0.
 #[inline]
 #[must_use]
 pub const fn family_of(address: IpAddr) -> u8 {

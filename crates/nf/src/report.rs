@@ -1,33 +1,33 @@
-//! What a function has to tell at the end of a run.
+//! Reports: the table that a function prints at the end of a run, and fingerprints of state.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A table of findings.
+/// A report: one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What the table shows.
+    /// The title of the table.
     pub title: String,
-    /// The columns' names.
+    /// The names of the columns.
     pub columns: Vec<&'static str>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in a table: programs are given numbers as numbers, people as they read them.
+/// A cell of the table. JSON gets numbers as numbers; printed counts are grouped by thousands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// A name, an address, some words.
+    /// Text: a name, an address.
     Text(String),
-    /// How many there are of something.
+    /// A count.
     Count(u64),
-    /// A number that counts nothing, a time for instance.
+    /// A number that isn't a count, such as a time. It is printed without grouping.
     Number(u64),
 }
 
 impl Cell {
-    /// The number, if it is one.
+    /// The number of a count or number cell.
     #[must_use]
     pub const fn number(&self) -> Option<u64> {
         match self {
@@ -61,7 +61,7 @@ impl From<u32> for Cell {
     }
 }
 
-/// As people read it: `GET`, `35,169`.
+/// Printed form: `GET`, `35,169`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,7 +72,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// As it is shown.
+/// Compares the printed form.
 impl PartialEq<str> for Cell {
     fn eq(&self, shown: &str) -> bool {
         self.to_string().as_str() == shown
@@ -85,7 +85,7 @@ impl PartialEq<&str> for Cell {
     }
 }
 
-/// So many of something as people read it: `1 packet`, `35,169 packets`.
+/// A count with its noun: `1 packet`, `35,169 packets`.
 #[must_use]
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     let mut out = grouped(count);
@@ -94,7 +94,7 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     out
 }
 
-/// A count as people read it: `35,169`.
+/// A count grouped by thousands: `35,169`.
 #[must_use]
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -108,7 +108,7 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
-/// A digest of a state, to compare two runs by: order matters.
+/// A digest of state, for comparing runs. The order of the words matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 

@@ -1,4 +1,4 @@
-//! What serves speed alone.
+//! Optional shortcuts for speed. No function needs them.
 
 use memory::Memory;
 use packet::Nanos;
@@ -6,23 +6,22 @@ use packet::Nanos;
 use crate::context::Context;
 use crate::function::{NetworkFunction, Step};
 
-/// Shortcuts of a function `N`, which engines take where they pay. Each has a default, and a function is right without any of them:
-/// `type Speed = Plain;`.
+/// Optional shortcuts of a function `N` that make engines faster. All have defaults: `type Speed = Plain;` is always correct.
 ///
-/// A function that has some says `type Speed = Self;` and implements this trait for itself.
+/// To use some, write `type Speed = Self;` and implement this trait.
 pub trait Speed<N: NetworkFunction>: 'static {
-    /// Whether equal contributions that follow each other can be taken at once, by [`fold`](Self::fold).
+    /// True if a run of packets with equal metadata can be taken at once, by [`fold`](Self::fold).
     const FOLDS: bool = false;
 
-    /// Takes the same contribution `count` times, the first at `first` and the last now, without verdicts: it leaves what
-    /// [`packet`](NetworkFunction::packet) would have made of the flow, one by one. `false`, and nothing done, where they have to be
-    /// taken one by one after all. A replica that has missed a run of a flow's packets catches up so.
+    /// Takes `count` steps with equal metadata at once, the first at time `first`, the last at `cx.now()`. The flow must end up as after
+    /// `count` calls of [`packet`](NetworkFunction::packet). Verdicts are not needed: a replica calls it to catch up with missed packets.
+    /// Returns `false`, and changes nothing, if the steps must be taken one by one.
     ///
-    /// The law, which [`FOLDS`](Self::FOLDS) claims and a property test has to show: whatever the times in between, the flow's
-    /// state and the effects of the last step are the same, no step moves the deadline earlier, and none closes the flow.
+    /// The law that [`FOLDS`](Self::FOLDS) promises, and that a property test must check: whatever the times of the steps between, the flow
+    /// and the effects of the last step are the same, no step moves the deadline earlier, and no step closes the flow.
     ///
     /// # Errors
-    /// The memory's conflict, by `?`.
+    /// A conflict on shared state; pass it on with `?`.
     fn fold<M: Memory>(
         _nf: &N,
         _cx: &mut Context<'_, N, M>,
@@ -34,40 +33,41 @@ pub trait Speed<N: NetworkFunction>: 'static {
         Ok(false)
     }
 
-    /// Whether steps on a flow add up, by [`add`](Self::add): then cores that share the flow's state can each take one by a single
-    /// atomic operation, without a lock.
+    /// True if steps on a flow add up, by [`add`](Self::add). Cores that share the flow can then take a step with one atomic operation,
+    /// without a lock.
     const ADDS: bool = false;
 
-    /// What of a packet adds up: its length in bytes, say.
+    /// The amount of a packet that adds up, such as its length in bytes.
     fn amount(_meta: &N::Meta) -> u32 {
         0
     }
 
-    /// Leaves what [`packet`](NetworkFunction::packet) would have made of the flow in as many steps, by contributions that come to this
-    /// sum. `false`, and nothing done, where they have to be taken one by one.
+    /// Adds several steps to a flow at once. The flow must end up as after as many calls of [`packet`](NetworkFunction::packet). Returns
+    /// `false`, and changes nothing, if the steps must be taken one by one.
     ///
-    /// The law, which [`ADDS`](Self::ADDS) claims and a property test has to show: contributions of one packet set differ in their
-    /// amounts alone, and where every beginning of a row of them is taken, whatever the times in between, the flow's state is the
-    /// one that the row's steps would have left. And [`expire`](NetworkFunction::expire) does nothing.
+    /// The law that [`ADDS`](Self::ADDS) promises, and that a property test must check: the metadata of one packet set differ in their
+    /// amounts only; if `add` accepts every prefix of a series of steps, the flow is the same as after these steps, whatever their times;
+    /// and [`expire`](NetworkFunction::expire) does nothing.
     fn add(_nf: &N, _flow: &mut N::Flow, _sum: &Sum) -> bool {
         false
     }
 
-    /// Whether the function remembers some of the packet sets that it sees and not the others, as one that [`refuses`](Self::refuses)
-    /// does. Then nothing foretells whether a packet's flow is known, and engines look flows up without a guess at that.
+    /// True if the function opens flows for some packet sets only, as one that [`refuses`](Self::refuses) packets does. Engines then don't
+    /// predict whether a flow is known.
     const SELECTIVE: bool = false;
 
-    /// Whether [`open`](NetworkFunction::open) refuses this packet, whatever else is the case, and does nothing besides. Then a replica
-    /// need not ask it. `false` is always right.
+    /// True if [`open`](NetworkFunction::open) refuses this packet in any state and has no other effect. A replica then skips the call.
+    /// `false` is always correct.
     fn refuses(_nf: &N, _meta: &N::Meta) -> bool {
         false
     }
 
-    /// Prefetches what a packet's step reads first of shared state. Engines call it for a whole burst before they step, so that the
-    /// memory's latencies overlap. It belongs to no step: what it sees may change.
+    /// Prefetches the shared state that the packet's step reads first. Engines call it for a whole burst ahead of the steps. It is not part
+    /// of a step: the state may change before the step.
     fn prefetch<M: Memory>(_nf: &N, _shared: &N::Shared<M>, _meta: &N::Meta) {}
 
-    /// Prefetches what that leads to, once [`prefetch`](Self::prefetch) has had its time. It belongs to no step either.
+    /// Prefetches the shared state that the first reads lead to, some time after [`prefetch`](Self::prefetch). It is not part of a step
+    /// either.
     fn prefetch_entry<M: Memory>(_nf: &N, _shared: &N::Shared<M>, _meta: &N::Meta) {}
 }
 
@@ -77,13 +77,13 @@ pub struct Plain;
 
 impl<N: NetworkFunction> Speed<N> for Plain {}
 
-/// What a row of contributions to one flow comes to.
+/// The sum of several steps on one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// How many there are.
+    /// The number of steps.
     pub count: u32,
-    /// Their [amounts](Speed::amount) together.
+    /// The sum of their [amounts](Speed::amount).
     pub amount: u64,
-    /// When the last one came.
+    /// The time of the last step.
     pub last: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Frames that a function makes anew.
+//! Building new frames, for functions that encrypt, for example.
 
 use alloc::vec::Vec;
 
@@ -6,18 +6,18 @@ use packet::Headers;
 
 use crate::verdict::Reason;
 
-/// How a function makes frames anew, where [`Verdict::Transform`](crate::Verdict::Transform) asks for it.
+/// How a function builds the frame of a [`Verdict::Transform`](crate::Verdict::Transform).
 ///
-/// The core that has the packet calls [`frame`](Self::frame) once the packet's step has committed. So this is the place for what takes
-/// long and needs no state, as encryption does.
+/// The core that has the packet calls [`frame`](Self::frame) after the step has committed. Put slow work without state here, such as
+/// encryption.
 #[derive(Debug)]
 pub struct Transform<N> {
     /// By how many bytes a frame grows at most.
     pub growth: u32,
-    /// Writes the new frame into a buffer that is empty, or says for which reason the packet is dropped after all. It must depend on
-    /// nothing but its arguments: the function, the verdict's `work`, the old frame's headers, the old frame.
+    /// Writes the new frame into an empty buffer, or returns a reason to drop the packet. It must depend on its arguments only: the
+    /// function, the verdict's `work`, the old frame's headers, the old frame.
     pub frame: MakeFrame<N>,
 }
 
-/// See [`Transform::frame`].
+/// The type of [`Transform::frame`].
 pub type MakeFrame<N> = fn(&N, u64, &Headers, &[u8], &mut Vec<u8>) -> Result<(), Reason>;

@@ -1,47 +1,45 @@
-//! What becomes of a packet.
+//! Verdicts, output ports and drop reasons.
 
 use packet::{Malformed, Rewrite};
 
-/// What becomes of a packet. Rewrites are data: the engine carries them out on the bytes that it holds.
+/// The verdict on a packet. Rewrites are data; the engine applies them to the bytes after the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet goes out unchanged, by this port.
+    /// Forward the packet unchanged, by this port.
     Forward(PortId),
-    /// The packet goes out changed. A variant of its own, so that deciding the others touches none of this.
+    /// Rewrite the packet and forward it.
     Rewrite {
-        /// The port that it leaves by.
+        /// The output port.
         port: PortId,
-        /// What changes in it.
+        /// The changes.
         rewrite: Rewrite,
     },
-    /// Another packet goes out in its place, which the function makes of it outside of its step:
-    /// [`NetworkFunction::TRANSFORM`](crate::NetworkFunction::TRANSFORM).
+    /// Build a new frame outside of the step and forward it: [`NetworkFunction::TRANSFORM`](crate::NetworkFunction::TRANSFORM).
     Transform {
-        /// The port that it leaves by.
+        /// The output port.
         port: PortId,
-        /// What to do, in the function's own numbering.
+        /// What to build, in the function's own numbering.
         work: u64,
     },
-    /// The packet ends here, for a reason that is counted.
+    /// Drop the packet, for a reason that is counted.
     Drop(Reason),
-    /// The packet ends here, and an answer goes back by the port that it came from.
+    /// Drop the packet and send an answer back by its input port.
     Reply(Reply),
 }
 
 impl Verdict {
-    /// The packet goes out unchanged, by the other port than it came in.
+    /// Forwards the packet unchanged, by the opposite port ([`PortId::ACROSS`]).
     pub const FORWARD: Self = Self::Forward(PortId::ACROSS);
 
-    /// As [`FORWARD`](Self::FORWARD), made in place: a constant is copied in the size of the largest verdict, which costs a
-    /// short step a tenth of its time.
+    /// The same as [`FORWARD`](Self::FORWARD), built in place. A constant would be copied in the size of the largest variant.
     #[inline(always)]
     #[must_use]
     pub const fn forward() -> Self {
         Self::Forward(PortId::ACROSS)
     }
 
-    /// Becomes `other`, of which no more is read than there is: a verdict was written just now, in pieces, and to copy it in the
-    /// size of the largest means to wait until they have all arrived.
+    /// Copies `other`, but reads only the fields of its variant. `other` was just written field by field; a copy of the whole size would
+    /// stall until all these writes have finished.
     #[inline(always)]
     pub const fn set(&mut self, other: &Self) {
         match other {
@@ -51,7 +49,7 @@ impl Verdict {
         }
     }
 
-    /// The packet goes out changed, by the other port than it came in.
+    /// Rewrites the packet and forwards it by the opposite port.
     #[inline]
     #[must_use]
     pub const fn rewritten(rewrite: Rewrite) -> Self {
@@ -64,65 +62,65 @@ impl Verdict {
 pub struct PortId(pub u16);
 
 impl PortId {
-    /// The other of two ports; on a device with one port, that port.
+    /// The opposite one of two ports. On a device with one port, that port.
     pub const ACROSS: Self = Self(u16::MAX);
-    /// The port that the packet came in by.
+    /// The packet's input port.
     pub const BACK: Self = Self(u16::MAX - 1);
 }
 
-/// An answer that the engine makes out of the packet.
+/// An answer that the engine builds from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A TCP reset for the segment, as RFC 9293 section 3.10.7.1 has it.
+    /// A TCP reset for the segment (RFC 9293 section 3.10.7.1).
     TcpReset,
 }
 
-/// What became of a run's packets, as far as a function's remark may depend on it.
+/// The packet counts that a function's [remark](crate::NetworkFunction::remark) may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Fates<'a> {
-    /// Packets that came in.
+    /// Packets received.
     pub received: u64,
-    /// Packets that were dropped, by [`Reason`].
+    /// Packets dropped, by [`Reason`].
     pub dropped: &'a [u64; Reason::COUNT],
 }
 
 impl Fates<'_> {
-    /// Packets that were dropped for this reason.
+    /// Packets dropped for this reason.
     #[must_use]
     pub const fn dropped_for(&self, reason: Reason) -> u64 {
         self.dropped[reason.0 as usize]
     }
 }
 
-/// Why a packet was dropped. Numbers below [`Reason::OWN`] mean the same for all functions; those from it on are the
-/// function's own, in the order of [`Description::drop_reasons`](crate::Description::drop_reasons).
+/// A drop reason. Numbers below [`Reason::OWN`] mean the same for all functions. Numbers from there on are the function's own, in the order
+/// of [`Description::drop_reasons`](crate::Description::drop_reasons).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(pub u8);
 
 impl Reason {
-    /// The flow table is full and no flow can go.
+    /// The flow table is full and no flow can be evicted.
     pub const TABLE_FULL: Self = Self(16);
-    /// A later fragment, which carries no ports, at a function that needs them.
+    /// A later fragment, which carries no ports, at a function that needs ports.
     pub const FRAGMENT: Self = Self(17);
-    /// The function wanted the packet answered, and no answer can be made of it.
+    /// The function wanted to answer the packet, but no answer can be built from it.
     pub const UNANSWERABLE: Self = Self(18);
-    /// The flow table fills up, and the packet's flow is among those that are turned away before it is full.
+    /// The flow table fills up, and this new flow was refused before it is full.
     pub const EARLY_DROP: Self = Self(19);
-    /// The source has as many flows as one source may have.
+    /// The source already has as many flows as one source may have.
     pub const SOURCE_LIMIT: Self = Self(20);
-    /// The packet was lost on its way from the sequencer to its core.
+    /// The packet was lost between the sequencer and its core.
     pub const LINK_LOSS: Self = Self(21);
-    /// The packet's core was taken for stalled, and the others went on without it.
+    /// The packet's core was fenced: it had stalled, and the other cores went on without it.
     pub const FENCED: Self = Self(22);
-    /// The packet may hold IP that the parser doesn't find ([`Network::Unreadable`](packet::Network::Unreadable)), at a function that
-    /// lets nothing pass unseen.
+    /// The packet may carry IP that the parser can't find ([`Network::Unreadable`](packet::Network::Unreadable)), at a function that
+    /// forwards nothing unchecked.
     pub const UNREADABLE: Self = Self(23);
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
-    /// How many reasons there can be in all.
+    /// The number of possible reasons.
     pub const COUNT: usize = 64;
 
-    /// The drop of a packet whose headers can't be trusted.
+    /// The reason for a packet with malformed headers.
     #[inline]
     #[must_use]
     pub const fn malformed(kind: Malformed) -> Self {
@@ -132,7 +130,7 @@ impl Reason {
     /// The function's own reason number `index`.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// If `index` is too large.
     #[inline]
     #[must_use]
     pub const fn own(index: u8) -> Self {
@@ -140,7 +138,7 @@ impl Reason {
         Self(Self::OWN + index)
     }
 
-    /// The reason's name in reports, given the function's own reasons.
+    /// The reason's name in reports. `own` is the function's list of own reasons.
     #[must_use]
     pub fn name(self, own: &[&'static str]) -> &'static str {
         match self {

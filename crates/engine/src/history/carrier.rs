@@ -1,6 +1,7 @@
-//! The piggyback carrier: the history travels ahead of the packet that it is for (figure 4a of state-compute replication,
-//! NSDI '25). A [`Sequencer`] writes it, [`parse`] reads it, [`run_sequenced`](crate::run_sequenced) runs replicas that know of the others'
-//! packets by it alone.
+//! The piggyback carrier: each packet travels behind the history that its core needs (figure 4a of state-compute replication, NSDI '25).
+//!
+//! A [`Sequencer`] writes the history and [`parse`] reads it. [`run_sequenced`](crate::run_sequenced) runs replicas that know of other
+//! cores' packets by it alone.
 //!
 //! Version 1, every field in network byte order, N rows of R bytes:
 //!
@@ -13,9 +14,9 @@
 //! [the packet]
 //! ```
 //!
-//! A row is a time, nanoseconds in 63 bits, and behind it the function's record ([`nf::Meta::write`]). The time's top bit
-//! says that the packet takes a step; otherwise the record is zero. Rows that were never written are zero altogether.
-//! `index` is the row of the oldest record, where this packet's own will be written next: its number modulo N.
+//! A row is a time (nanoseconds in 63 bits) and the function's record ([`nf::Meta::write`]). The time's top bit says that the packet takes
+//! a step; if not, the record is zero. A row that was never written is all zero. `index` is the row of the oldest record, which this
+//! packet's own record overwrites next: the packet's number modulo N.
 
 mod error;
 mod layout;

@@ -1,4 +1,4 @@
-//! A link between sequencer and cores that loses packets, and replicas that stay alike all the same.
+//! A link between sequencer and cores that loses packets, with recovery that keeps the replicas equal.
 
 mod replayed;
 
@@ -15,15 +15,15 @@ use crate::kind::EngineKind;
 use crate::placement::hash_of;
 use crate::work::any_worker::AnyWorker;
 
-/// A link that loses packets with their histories, on the way from the sequencer to their cores.
+/// A link that loses packets with their history, between the sequencer and their cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// How many packets of a million are lost, each for itself.
+    /// How many packets of a million are lost, independently of each other.
     pub loss_ppm: u32,
-    /// Which ones: runs with the same seed lose the same.
+    /// The seed of the losses. Runs with the same seed lose the same packets.
     pub seed: u64,
-    /// Whether cores take what they missed from each other's logs. Without it replicas would differ after the first loss, so
-    /// that a run which loses anything is refused.
+    /// True if cores copy missing records from each other's logs. Without it replicas would differ after the first loss, so a run that
+    /// loses packets is refused.
     pub recovery: bool,
     /// How long a core waits for one that stalls.
     pub patience: Patience,
@@ -36,7 +36,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Whether the packet is lost.
+    /// True if the packet is lost.
     #[must_use]
     pub const fn loses(&self, seq: Seq) -> bool {
         let mut word = self.seed ^ seq.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -45,26 +45,26 @@ impl Link {
         ((word ^ word >> 31) % 1_000_000) < self.loss_ppm as u64
     }
 
-    /// The packets ahead of the first that is lost.
+    /// The packets before the first lost one.
     fn reach<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
         let lost = if self.loss_ppm == 0 { None } else { packets.iter().position(|packet| self.loses(packet.seq)) };
         &packets[..lost.unwrap_or(packets.len())]
     }
 
-    /// Whether an engine's cores can be run over it.
+    /// Checks that the engine can run over this link.
     ///
     /// # Errors
-    /// The reason, as a sentence.
+    /// The reason why not, as a sentence.
     pub fn accepts(&self, kind: EngineKind, cores: usize) -> Result<(), String> {
         if kind != EngineKind::Scr || cores == 1 {
             let on = if cores == 1 { "one core" } else { "that engine" };
             return Err(format!(
-                "nothing is lost between sequencer and cores on {on}: loss and its recovery belong to scr on several cores"
+                "a link that loses packets needs scr on several cores: on {on} no packet travels from a sequencer to cores"
             ));
         }
         if self.loss_ppm > 0 && !self.recovery {
             return Err(format!(
-                "the link loses {} packets of a million and loss recovery is off: replicas would differ from the first loss on; \
+                "the link loses {} packets of a million and loss recovery is off, so replicas would differ after the first loss; \
                  turn recovery on",
                 self.loss_ppm
             ));
@@ -73,12 +73,12 @@ impl Link {
     }
 }
 
-/// Where the histories are that cores recover from.
+/// Where cores find the records of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Histories {
-    /// Where they came: in memory that all cores see, and nobody writes there before every core has passed what it holds.
-    Kept,
-    /// In each core's log, which copies there what its packets carry.
+    /// In memory that all cores can read. It is not overwritten before every core has applied its records.
+    InMemory,
+    /// In each core's log, with copies of what its packets carry.
     Copied,
 }
 
@@ -86,46 +86,46 @@ pub enum Histories {
 pub struct LinkEnd<M> {
     link: Link,
     member: Member,
-    /// The blocks with records that the core has still to apply, where histories are kept.
-    kept: VecDeque<Arc<Block<M>>>,
-    /// What recovery says that the core is to apply.
+    /// The blocks with records that the core still has to apply, under [`Histories::InMemory`].
+    blocks: VecDeque<Arc<Block<M>>>,
+    /// The records that the core applies next.
     block: Block<M>,
     arrived: Batch,
 }
 
 impl<M: Meta> LinkEnd<M> {
-    /// The ends of a link to so many cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
+    /// The ends of a link to `cores` cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
     #[must_use]
     pub fn ends(link: Link, cores: usize, window: usize, histories: Histories) -> Vec<Self> {
-        let words = if histories == Histories::Kept { 0 } else { words_of::<M>() };
+        let words = if histories == Histories::InMemory { 0 } else { words_of::<M>() };
         let least = Shape::for_window(cores, window, words);
         let shape = Shape { slots: least.slots.next_power_of_two(), ..least };
         assert!(shape.window() >= window, "cores don't wait for room in a log");
         let members = Logs::members(shape, link.patience).into_iter();
         let end =
-            |member| Self { link, member, kept: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
+            |member| Self { link, member, blocks: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
         members.map(end).collect()
     }
 
-    /// What loss and its recovery came to here.
+    /// The losses and recoveries of this core.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         self.member.tally()
     }
 
-    /// Decides those packets of the core's share of a batch that arrive, and leaves nothing else in it. `block` has the
-    /// records of the whole batch, of which each packet carries the latest; or, where histories are copied, what was
-    /// [carried](Block::carried) here, and a packet that is missing was lost before.
+    /// Decides the packets of the core's share that arrive, and removes the others. `block` has the records of the whole batch; each packet
+    /// carries the latest of them. Under [`Histories::Copied`] it has the [words](Block::carried) of the packets that came here, and a
+    /// missing packet was lost before.
     ///
     /// # Errors
-    /// When the others have gone on without this core. Its packets are dropped then, all that were not applied in time.
+    /// If this core was fenced. Its packets that were not applied in time are dropped.
     pub fn process<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         block: &Arc<Block<M>>,
     ) -> Result<(), Fenced> {
-        let Self { link, member, kept, block: decided, arrived } = self;
+        let Self { link, member, blocks, block: decided, arrived } = self;
         arrived.clear();
         decided.records.clear();
         let seed = worker.seed();
@@ -138,34 +138,34 @@ impl<M: Meta> LinkEnd<M> {
                     .and_then(|()| member.advance_into(block.end, &mut apply))
             }
             None => {
-                kept.push_back(Arc::clone(block));
-                let mut apply = Kept { blocks: kept, records: &mut decided.records };
+                blocks.push_back(Arc::clone(block));
+                let mut apply = FromBlocks { blocks, records: &mut decided.records };
                 take_in(link, member, worker, batch, &[], arrived, &mut apply)
                     .and_then(|()| member.advance_into(block.end, &mut apply))
             }
         };
         decided.end = member.next();
-        while kept.front().is_some_and(|block| block.end <= decided.end) {
-            kept.pop_front();
+        while blocks.front().is_some_and(|block| block.end <= decided.end) {
+            blocks.pop_front();
         }
         self.step(worker, batch);
         result
     }
 
-    /// Applies what the core's last packets would have brought at the end of the stream, and leaves.
+    /// Applies the records that the core still misses at the end of the stream, and leaves.
     ///
     /// # Errors
-    /// As [`process`](Self::process) does.
+    /// As [`process`](Self::process).
     pub fn finish<N: NetworkFunction<Meta = M>>(
         self,
         worker: &mut dyn AnyWorker<N>,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
-        let Self { member, kept, block: mut decided, mut arrived, .. } = self;
+        let Self { member, blocks, block: mut decided, mut arrived, .. } = self;
         decided.records.clear();
         let seed = worker.seed();
         let outcome = if member.logs().shape().words == 0 {
-            member.finish_into(sent, &mut Kept { blocks: &kept, records: &mut decided.records })
+            member.finish_into(sent, &mut FromBlocks { blocks: &blocks, records: &mut decided.records })
         } else {
             member.finish(sent, |seq, words| {
                 decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
@@ -176,11 +176,11 @@ impl<M: Meta> LinkEnd<M> {
         outcome
     }
 
-    /// Gives the worker what was decided, with the packets that it has, and puts those into `batch`.
+    /// Lets the worker apply the records and decide the packets that it has, and puts these into `batch`.
     fn step<N: NetworkFunction<Meta = M>>(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
         let Self { block, arrived, .. } = self;
         batch.clear();
-        // A core that was fenced holds packets whose turn has not come and never will.
+        // A fenced core has packets whose records will never be applied.
         for (index, packet) in arrived.packets().iter().enumerate() {
             if packet.seq < block.end {
                 batch.push(*packet, arrived.bytes(index));
@@ -192,13 +192,13 @@ impl<M: Meta> LinkEnd<M> {
     }
 }
 
-/// Takes what the core is to apply from the blocks that it was handed.
-struct Kept<'a, M> {
+/// Copies the records to apply from the core's blocks.
+struct FromBlocks<'a, M> {
     blocks: &'a VecDeque<Arc<Block<M>>>,
     records: &'a mut Vec<Record<M>>,
 }
 
-impl<M: Meta> Apply for Kept<'_, M> {
+impl<M: Meta> Apply for FromBlocks<'_, M> {
     fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
         if words.is_some() {
             self.carried(seq, seq.next());
@@ -215,7 +215,7 @@ impl<M: Meta> Apply for Kept<'_, M> {
     }
 }
 
-/// Takes in those packets that the link doesn't lose, with their share of `carried`, and puts them into `arrived`.
+/// Takes in the packets that the link doesn't lose, with their words of `carried`, and puts them into `arrived`.
 fn take_in<N: NetworkFunction>(
     link: &Link,
     member: &mut Member,
@@ -242,7 +242,7 @@ fn take_in<N: NetworkFunction>(
         let taken = member.receive_run(packet.seq, count, records, apply);
         for (packet, index) in batch.packets()[run.clone()].iter().zip(run) {
             match taken {
-                // Those that were not applied before the fence are dropped with the others that it keeps from their turn.
+                // Packets that were not applied before the fence are dropped later, with the others that the fence stops.
                 Ok(()) | Err(Refusal::Fenced(_)) => arrived.push(*packet, batch.bytes(index)),
                 Err(Refusal::Late | Refusal::Astray) => worker.drop_unseen(packet, Reason::FENCED),
             }
@@ -254,18 +254,18 @@ fn take_in<N: NetworkFunction>(
     result
 }
 
-/// How many of a core's packets from the first on are consecutive ones, of several in order.
+/// How many packets at the start follow each other without a loss. The packets are one core's, in order.
 #[inline]
 fn run_of(packets: &[Packet], cores: usize) -> usize {
     let step = cores as u64;
     match packets {
-        // Mostly all are: none has room for another between it and the next.
+        // The usual case: none is missing.
         [first, .., last] if last.seq.0 - first.seq.0 == (packets.len() as u64 - 1) * step => packets.len(),
         _ => 1 + packets.array_windows().take_while(|[one, next]| next.seq.0 == one.seq.0 + step).count(),
     }
 }
 
-/// The bit of a record's first word, its time, which says that the packet takes a step.
+/// The bit of a record's first word, its time, that says that the packet takes a step.
 const TAKES_STEP: u64 = 1 << 63;
 /// Room for any function's record.
 const RECORD_BYTES_MAX: usize = 256;
@@ -276,7 +276,7 @@ pub(crate) fn words_of<M: Meta>() -> usize {
     1 + M::RECORD_BYTES.div_ceil(8)
 }
 
-/// The words of a record that lies there as bytes: its time, with the bit that says whether it takes a step, and its wire form.
+/// Writes a record as words: its time, with the bit that says whether the packet takes a step, and its wire form.
 pub(crate) fn write_bytes(time: u64, record: &[u8], words: &mut [u64]) {
     words[0] = time;
     let (whole, rest) = record.as_chunks::<8>();
@@ -287,7 +287,7 @@ pub(crate) fn write_bytes(time: u64, record: &[u8], words: &mut [u64]) {
     }
 }
 
-/// The record that the words are of; `None` for a packet that takes no step.
+/// The record in these words. `None` for a packet that takes no step.
 fn record_of<N: NetworkFunction>(seq: Seq, words: &[u64], seed: u64) -> Option<Record<N::Meta>> {
     let time = Nanos(words[0] & !TAKES_STEP);
     if words[0] & TAKES_STEP == 0 {

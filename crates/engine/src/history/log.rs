@@ -1,52 +1,52 @@
-//! Histories: what earlier packets contributed, for a core to replay before its own packet (state-compute replication), and
-//! the state that changes cores in between.
+//! History: the metadata of earlier packets, which a core replays before its own packet (state-compute replication), and the moves of state
+//! in between.
 
 use locality::{CACHE_LINE, prefetch};
 use packet::{Nanos, Seq};
 
 use crate::history::moves::{Move, Moves};
 
-/// What one packet contributed. Packets that take no step leave no record.
+/// The history record of one packet. Packets that take no step have none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record<M> {
     /// The packet's number.
     pub seq: Seq,
-    /// Its time, stamped once for all cores.
+    /// The packet's time, stamped once for all cores.
     pub time: Nanos,
-    /// The hash of its packet set, which all replicas' tables go by: made once, not by each.
+    /// The hash of its key, computed once for the tables of all replicas.
     pub hash: u64,
-    /// Its contribution.
+    /// The packet's metadata.
     pub meta: M,
 }
 
-/// What a packet contributed whose step no core takes but its own: handed to that core, which is spared to parse it again.
+/// The record of a packet that only its own core steps (`hybrid`). The core gets it so it need not parse the packet again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OwnedRecord<M> {
     /// The packet's number.
     pub seq: Seq,
-    /// The hash of its packet set.
+    /// The hash of its key.
     pub hash: u64,
-    /// The bucket that it was steered by.
+    /// The bucket that the packet was steered by.
     pub bucket: u16,
-    /// Its contribution.
+    /// The packet's metadata.
     pub meta: M,
 }
 
-/// What a sequencer hands to all cores at once: the records of consecutive packets, and what changes cores ahead of them.
+/// What a sequencer hands to all cores at once: the records of consecutive packets, and the moves before them.
 #[derive(Clone, Debug)]
 pub struct Block<M> {
-    /// The number of the first packet that the block is about.
+    /// The number of the first packet that the block covers.
     pub first: Seq,
-    /// The number behind the last.
+    /// The number after the last packet that the block covers.
     pub end: Seq,
     /// The records, by number.
     pub records: Vec<Record<M>>,
-    /// What changes cores before the first of these packets.
+    /// The moves before the first of these packets.
     pub moves: Vec<Move<M>>,
-    /// When it does: the first packet's time.
+    /// The time of the moves: the first packet's time.
     pub time: Nanos,
-    /// For cores that live on what their own packets carry, and recover from each other what they miss: the words that each
-    /// packet of the core's share brings. The block has no records then.
+    /// For cores that get history only with their own packets and recover missing records from each other: the words that the packets of
+    /// the core's share carry. The block then has no records.
     pub carried: Option<Vec<u64>>,
 }
 
@@ -58,93 +58,93 @@ impl<M> Default for Block<M> {
 }
 
 impl<M> Block<M> {
-    /// What changes cores before the first packet.
+    /// The moves before the first packet.
     #[must_use]
     pub fn moves(&self) -> Moves<'_, M> {
         Moves { list: &self.moves, lap: 0, time: self.time }
     }
 }
 
-/// State that changes cores at one point of a trace.
+/// Moves of state at one packet of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Boundary<M> {
-    /// The packet ahead of which it does, from 1; the trace's length for the end of each pass.
+    /// The packet before which state moves, from 1. The trace's length stands for the end of each pass.
     pub seq: Seq,
-    /// At which time.
+    /// The time of the moves.
     pub time: Nanos,
-    /// What changes cores.
+    /// The moves.
     pub moves: Vec<Move<M>>,
 }
 
-/// All that a sequencer would hand out over one pass of a trace.
+/// All records and moves of one pass over a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Script<M> {
+pub struct TraceHistory<M> {
     /// The records, by number.
     pub records: Vec<Record<M>>,
-    /// The boundaries, by number. At the last everything is back where it was at the beginning, if anything had moved.
+    /// The boundaries, by number. The last one undoes all moves, if there were any.
     pub boundaries: Vec<Boundary<M>>,
-    /// By core, if it is handed any: what those of its packets contribute whose steps no other core takes, by number.
+    /// By core: the records that only this core steps, by number. Empty if cores parse their own packets.
     pub owned: Vec<Vec<OwnedRecord<M>>>,
 }
 
-impl<M> Default for Script<M> {
+impl<M> Default for TraceHistory<M> {
     fn default() -> Self {
         Self { records: Vec::new(), boundaries: Vec::new(), owned: Vec::new() }
     }
 }
 
-impl<M> Script<M> {
-    /// Whether there is nothing that a core would have to know.
+impl<M> TraceHistory<M> {
+    /// True if there are no records and no moves.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.boundaries.is_empty() && self.owned.iter().all(Vec::is_empty)
     }
 
-    /// What is for this core alone.
+    /// The records that only this core steps.
     #[must_use]
     pub fn owned_of(&self, core: usize) -> &[OwnedRecord<M>] {
         self.owned.get(core).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A core's place in the stream of records and moves: it takes each exactly once, in order.
+/// A core's position in the stream of records and moves. It takes each exactly once, in order.
 ///
-/// A log over a whole trace wraps around for as often as the trace is replayed, each time later by its span.
+/// A log over a whole trace starts again at its end. In each pass, times are later by the trace's span.
 #[derive(Debug)]
 pub struct Log<'a, M> {
     records: &'a [Record<M>],
     boundaries: &'a [Boundary<M>],
     owned: Owned<'a, M>,
     record: usize,
-    /// The record up to which what leads to the state was asked for.
-    asked: usize,
+    /// Records before this index were shown for prefetching.
+    prefetched: usize,
     boundary: usize,
-    /// How often the trace was begun again, by the records and by the boundaries.
+    /// The number of completed passes over the records, and over the boundaries.
     laps: [u64; 2],
-    /// By how much the records' numbers are larger in this pass than in the first, and their times later.
+    /// What is added in this pass to the records' numbers, and to their times.
     first: u64,
     later: Nanos,
     packets: u64,
     span: Nanos,
 }
 
-/// What a core is handed of packets whose steps it alone takes, and its place among them.
+/// The records that only this core steps, and the core's position among them.
 #[derive(Debug)]
 struct Owned<'a, M> {
     all: &'a [OwnedRecord<M>],
     next: usize,
-    /// The one up to which what leads to the state was asked for.
-    asked: usize,
-    /// By how much the packets' numbers are larger in this pass than in the first.
+    /// Records before this index were shown for prefetching.
+    prefetched: usize,
+    /// What is added in this pass to the packets' numbers.
     first: u64,
 }
 
 impl<M> Owned<'_, M> {
-    const NONE: Self = Self { all: &[], next: 0, asked: 0, first: 0 };
+    const NONE: Self = Self { all: &[], next: 0, prefetched: 0, first: 0 };
 }
 
-/// How many records ahead of the one that is looked at others are asked for: to the second-level cache, as a log is mostly larger than
-/// that, and far enough for the memory behind.
+/// How many records ahead a record is prefetched. A log is mostly larger than the L2 cache; this is far enough ahead for a load from
+/// memory.
 pub(crate) const AHEAD: usize = 128;
 
 /// Consecutive records of one pass over a trace.
@@ -152,14 +152,14 @@ pub(crate) const AHEAD: usize = 128;
 pub struct Stretch<'a, M> {
     /// The records, as in the first pass.
     pub records: &'a [Record<M>],
-    /// By how much their numbers are larger in this pass.
+    /// What is added to their numbers in this pass.
     pub first: u64,
-    /// By how much they are later.
+    /// What is added to their times in this pass.
     pub later: Nanos,
 }
 
 impl<M: Copy> Stretch<'_, M> {
-    /// The records as they are in this pass.
+    /// The records with the numbers and times of this pass.
     pub fn iter(&self) -> impl Iterator<Item = Record<M>> + '_ {
         let of = |record: &Record<M>| Record {
             seq: Seq(record.seq.0 + self.first),
@@ -170,17 +170,17 @@ impl<M: Copy> Stretch<'_, M> {
     }
 }
 
-/// What a core meets on its way to its next packet.
+/// What a core has to replay before its next packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a, M> {
-    /// What earlier packets contributed: at least one record.
+    /// Records of earlier packets, at least one.
     Records(Stretch<'a, M>),
-    /// State that changes cores.
+    /// Moves of state.
     Moves(Moves<'a, M>),
 }
 
 impl<'a, M: Copy> Log<'a, M> {
-    /// The records of a block: the log ends with it. The block's moves are its taker's matter.
+    /// The log of a block; it ends with the block. The caller does the block's moves.
     #[must_use]
     pub const fn of_block(block: &'a Block<M>) -> Self {
         let records = block.records.as_slice();
@@ -189,7 +189,7 @@ impl<'a, M: Copy> Log<'a, M> {
             boundaries: &[],
             owned: Owned::NONE,
             record: 0,
-            asked: 0,
+            prefetched: 0,
             boundary: 0,
             laps: [0; 2],
             first: 0,
@@ -199,50 +199,49 @@ impl<'a, M: Copy> Log<'a, M> {
         }
     }
 
-    /// The log of a trace of `packets` packets that is replayed over and over, later by `span` each time. A core that has
-    /// come to packet `next` goes on there.
+    /// The log of a trace of `packets` packets that is replayed in a loop, later by `span` in each pass. Starts before packet `next`.
     ///
     /// # Panics
-    /// When there are no packets.
+    /// If `packets` is 0.
     #[must_use]
-    pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
+    pub fn of_loop(history: &'a TraceHistory<M>, packets: usize, span: Nanos, next: Seq) -> Self {
         let packets = packets as u64;
         let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
-        let Script { records, boundaries, .. } = script;
+        let TraceHistory { records, boundaries, .. } = history;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
-        let (asked, owned) = (record, Owned::NONE);
+        let (prefetched, owned) = (record, Owned::NONE);
         let laps = [lap; 2];
-        let mut log = Self { records, boundaries, owned, record, asked, boundary, laps, first, later, packets, span };
+        let mut log =
+            Self { records, boundaries, owned, record, prefetched, boundary, laps, first, later, packets, span };
         log.lap_records(lap);
         log
     }
 
-    /// The same for a core that is handed what packets contribute whose steps it alone takes; `next` is the packet that it has come to.
+    /// The same log with the records that only this core steps. `next` is the core's next packet.
     #[must_use]
     pub fn with_owned(self, all: &'a [OwnedRecord<M>], next: Seq) -> Self {
         let within = next.0.checked_rem(self.packets).unwrap_or(next.0);
         let first = next.0 - within;
         let next = all.partition_point(|record| record.seq.0 < within);
-        Self { owned: Owned { all, next, asked: next, first }, ..self }
+        Self { owned: Owned { all, next, prefetched: next, first }, ..self }
     }
 
-    /// Whether there is nothing here for a core to take on its way to `end`.
+    /// True if nothing is to be replayed before `end`.
     #[inline]
     pub(crate) fn is_silent_until(&mut self, end: Seq) -> bool {
         self.records.is_empty() && self.owned.all.is_empty() && !self.moves_by(end)
     }
 
-    /// Whether the core is handed what packets contribute whose steps it alone takes.
+    /// True if the log has records that only this core steps.
     #[inline]
     pub(crate) const fn has_owned(&self) -> bool {
         !self.owned.all.is_empty()
     }
 
-    /// What is left of that in the pass that packet `seq` is of, from that packet on, and by how much packets' numbers are larger in this
-    /// pass. At most `room` of it are about to be taken, and are shown to `ask` with as many behind them, each once, to have brought near
-    /// what they lead to.
+    /// The rest of these records in the pass of packet `seq`, from that packet on, and what is added to their numbers in this pass. The
+    /// caller takes at most `room` of them. Calls `ask` once for each of these and for as many after them, to prefetch their state.
     #[inline(always)]
     pub(crate) fn owned(
         &mut self,
@@ -250,32 +249,31 @@ impl<'a, M: Copy> Log<'a, M> {
         room: usize,
         ask: impl FnMut(&OwnedRecord<M>),
     ) -> (&'a [OwnedRecord<M>], u64) {
-        let Owned { all, next, asked, first } = &mut self.owned;
+        let Owned { all, next, prefetched, first } = &mut self.owned;
         if let Some(passes) = (seq.0 - *first).checked_div(self.packets).filter(|passes| *passes > 0) {
-            (*next, *asked, *first) = (0, 0, *first + passes * self.packets);
+            (*next, *prefetched, *first) = (0, 0, *first + passes * self.packets);
         }
-        // Those that are left out are of packets that never came.
+        // Skips the records of packets that never came.
         *next += all[*next..].iter().take_while(|record| record.seq.0 + *first < seq.0).count();
         let ahead = all.len().min(*next + 2 * room);
-        all[(*asked).clamp(*next, ahead)..ahead].iter().for_each(ask);
-        *asked = ahead;
+        all[(*prefetched).clamp(*next, ahead)..ahead].iter().for_each(ask);
+        *prefetched = ahead;
         (&all[*next..], *first)
     }
 
-    /// So many of them were taken.
+    /// Marks `count` of these records as taken.
     #[inline]
     pub(crate) const fn took_owned(&mut self, count: usize) {
         self.owned.next += count;
     }
 
-    /// The first packet of the pass behind the one that the last of [`owned`](Self::owned) were of.
+    /// The first packet after the pass of the last [`owned`](Self::owned).
     #[inline]
     pub(crate) fn owned_end(&self) -> Seq {
         Seq(if self.packets == 0 { u64::MAX } else { self.owned.first + self.packets })
     }
 
-    /// What comes next ahead of packet number `until`; at most `room` records at a time. Of what has the same number, moves come
-    /// before records.
+    /// The next records or moves before packet `until`, at most `room` records. At the same number, moves come before records.
     #[inline]
     pub fn before(&mut self, until: Seq, room: usize) -> Option<Event<'a, M>> {
         let mut until = until;
@@ -296,7 +294,7 @@ impl<'a, M: Copy> Log<'a, M> {
         (count > 0).then_some(Event::Records(Stretch { records: &rest[..count], first, later }))
     }
 
-    /// Where records end that come before all moves: at `until`, or at the boundary ahead of it; or the moves that are next.
+    /// The end of the records before the next moves: `until`, or the next boundary if that is earlier. `Err` has the moves, if they are next.
     #[inline(always)]
     pub(crate) fn limit(&mut self, until: Seq) -> Result<Seq, Moves<'a, M>> {
         if self.boundaries.is_empty() {
@@ -308,20 +306,20 @@ impl<'a, M: Copy> Log<'a, M> {
         }
     }
 
-    /// Whether moves come ahead of packet `until` once the records before them are taken.
+    /// True if moves come before packet `until`, after the records before them.
     #[inline(always)]
     pub(crate) fn moves_by(&mut self, until: Seq) -> bool {
         !self.boundaries.is_empty() && self.next_boundary() <= until
     }
 
-    /// The end of what comes before all moves: packet `until`, or the boundary ahead of it.
+    /// The end of the records before the next moves: `until`, or the next boundary if that is earlier.
     #[inline]
     pub(crate) fn bound(&mut self, until: Seq) -> Seq {
         if self.boundaries.is_empty() { until } else { until.min(self.next_boundary()) }
     }
 
-    /// The next records that come ahead of packet `limit`, at most `room`. Each record is shown to `ask` as far ahead of its turn, once, to
-    /// have brought near what it leads to.
+    /// The next records before packet `limit`, at most `room`. Calls `ask` once for each record, up to `room` records ahead, to prefetch
+    /// its state.
     #[inline(always)]
     pub(crate) fn stretch(
         &mut self,
@@ -343,9 +341,9 @@ impl<'a, M: Copy> Log<'a, M> {
         }
         let stretch = Stretch { records: &rest[..count], first, later };
         let ahead = records.len().min(record + count + room);
-        let unasked = &records[self.asked.clamp(record, ahead)..ahead];
+        let unasked = &records[self.prefetched.clamp(record, ahead)..ahead];
         unasked.iter().for_each(&mut ask);
-        (self.record, self.asked) = (record + count, ahead);
+        (self.record, self.prefetched) = (record + count, ahead);
         Some(stretch)
     }
 
@@ -358,12 +356,12 @@ impl<'a, M: Copy> Log<'a, M> {
         Some(Seq(self.records[self.record].seq.0 + self.first))
     }
 
-    /// Begins the trace's records again; `false` where there are none, or there is no trace but a block.
+    /// Starts a new pass. Returns false if the log has no records, or is a block's.
     fn begin_again(&mut self) -> bool {
         if self.packets == 0 || self.records.is_empty() {
             return false;
         }
-        (self.record, self.asked) = (0, 0);
+        (self.record, self.prefetched) = (0, 0);
         self.lap_records(self.laps[0] + 1);
         true
     }
@@ -377,7 +375,7 @@ impl<'a, M: Copy> Log<'a, M> {
         Nanos(self.span.0.saturating_mul(lap))
     }
 
-    /// The packet ahead of which something changes cores next. There are boundaries.
+    /// The packet before which the next moves happen. There must be boundaries.
     fn next_boundary(&mut self) -> Seq {
         if self.boundary == self.boundaries.len() {
             self.boundary = 0;
@@ -386,7 +384,7 @@ impl<'a, M: Copy> Log<'a, M> {
         Seq(self.boundaries[self.boundary].seq.0 + self.laps[1] * self.packets)
     }
 
-    /// The moves that take place next, if that is no later than ahead of packet `until`, and nothing comes before them.
+    /// The next moves, if they are not behind packet `until` and no record comes before them.
     fn moves_before(&mut self, until: Seq) -> Option<Moves<'a, M>> {
         let at = self.next_boundary();
         if at > until || self.peek().is_some_and(|seq| seq < at) {
@@ -398,11 +396,10 @@ impl<'a, M: Copy> Log<'a, M> {
     }
 }
 
-/// Asks for the record that comes [`AHEAD`] records behind this one, if there is one. With each record one, for many requests at once wait
-/// for each other.
+/// Prefetches the record [`AHEAD`] records later. One for each record, because many requests at once would wait for each other.
 #[inline(always)]
 pub(crate) fn prefetch_ahead<T>(record: *const T) {
-    // The lines that begin in it: the one that it begins in is its predecessor's.
+    // The cache lines that begin in this record. The first line of a record often belongs to the record before.
     let last = record.wrapping_add(AHEAD + 1).cast::<u8>().wrapping_sub(1);
     for back in (0..size_of::<T>()).step_by(CACHE_LINE) {
         prefetch::address(last.wrapping_sub(back));
@@ -431,7 +428,7 @@ mod tests {
         met
     }
 
-    /// Takes the next record, if it comes ahead of packet `until`.
+    /// Takes the next record before packet `until`.
     fn next(log: &mut Log<'_, u64>, until: u64) -> Option<u64> {
         log.stretch(Seq(until), 1, |_| ()).map(|stretch| stretch.records[0].meta)
     }
@@ -439,29 +436,29 @@ mod tests {
     #[test]
     fn a_loop_goes_around_in_numbers_and_in_time() {
         let boundary = |seq, time| Boundary { seq: Seq(seq), time: Nanos(time), moves: Vec::new() };
-        let script = Script {
+        let history = TraceHistory {
             records: vec![record(1), record(3)],
             boundaries: vec![boundary(2, 20), boundary(4, 40)],
             owned: Vec::new(),
         };
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
         assert_eq!(next(&mut log, 4), Some(3));
         assert_eq!(numbers(&mut log, 6), [("moves", 0, 40), ("record", 5, 110), ("moves", 1, 120)]);
-        // A core that came to packet 6 has taken what lies ahead of it.
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(6));
+        // A core that has come to packet 6 has taken everything before it.
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(6));
         assert_eq!(numbers(&mut log, 8), [("record", 7, 130), ("moves", 1, 140)]);
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(8));
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(8));
         assert_eq!(numbers(&mut log, 9), []);
         assert_eq!(numbers(&mut log, 10), [("record", 9, 210), ("moves", 2, 220)]);
     }
 
-    /// Two by two, as replicas go through a log that has their own packets' records, with what was asked for on the way.
-    fn by_twos(log: &mut Log<'_, u64>, until: u64, asked: &mut Vec<u64>) -> Vec<(&'static str, u64, u64)> {
+    /// Takes records two by two, as replicas do, and notes which were shown for prefetching.
+    fn by_twos(log: &mut Log<'_, u64>, until: u64, prefetched: &mut Vec<u64>) -> Vec<(&'static str, u64, u64)> {
         let mut met = Vec::new();
         loop {
             let bound = log.bound(Seq(until));
-            while let Some(stretch) = log.stretch(bound, 2, |record| asked.push(record.meta)) {
+            while let Some(stretch) = log.stretch(bound, 2, |record| prefetched.push(record.meta)) {
                 assert!((1..=2).contains(&stretch.records.len()));
                 met.extend(stretch.iter().map(|one| ("record", one.seq.0, one.time.0)));
             }
@@ -479,31 +476,31 @@ mod tests {
             for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
                 let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
-                let script = Script { records, boundaries, owned: Vec::new() };
+                let history = TraceHistory { records, boundaries, owned: Vec::new() };
                 for step in 1..6 {
-                    let mut logs = [0, 1].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
-                    let mut asked = Vec::new();
+                    let mut logs = [0, 1].map(|_| Log::of_loop(&history, 4, Nanos(40), Seq(0)));
+                    let mut prefetched = Vec::new();
                     for until in (step..20).step_by(step as usize) {
                         let [one, other] = &mut logs;
                         let met = numbers(one, until);
-                        assert_eq!(by_twos(other, until, &mut asked), met, "{script:?} until {until}");
+                        assert_eq!(by_twos(other, until, &mut prefetched), met, "{history:?} until {until}");
                         for log in &mut logs {
                             next(log, until + 1);
                         }
                     }
-                    // Each record of a pass once at most, in its order.
-                    let passes = asked.chunk_by(|one, next| one < next).count();
-                    assert!(passes <= 6, "{passes} passes: {asked:?}");
+                    // Each record at most once in a pass, in order.
+                    let passes = prefetched.chunk_by(|one, next| one < next).count();
+                    assert!(passes <= 6, "{passes} passes: {prefetched:?}");
                 }
             }
         }
     }
 
-    /// What a core is handed of its own, taken as far as `room` goes, for those of these packets that it is handed.
-    fn own(log: &mut Log<'_, u64>, packets: &[u64], room: usize, asked: &mut Vec<u64>) -> Vec<u64> {
+    /// Takes the core's own records for those of `packets` that have one, `room` at a time.
+    fn own(log: &mut Log<'_, u64>, packets: &[u64], room: usize, prefetched: &mut Vec<u64>) -> Vec<u64> {
         let (mut at, mut met) = (0, Vec::new());
         while let Some(packet) = packets.get(at) {
-            let (owned, first) = log.owned(Seq(*packet), room, |record| asked.push(record.hash));
+            let (owned, first) = log.owned(Seq(*packet), room, |record| prefetched.push(record.hash));
             let is_of = |(record, packet): &(&OwnedRecord<u64>, &u64)| record.seq.0 + first == **packet;
             let count = owned.iter().zip(&packets[at..]).take(room).take_while(is_of).count();
             met.extend(owned[..count].iter().map(|record| record.seq.0 + first));
@@ -517,18 +514,19 @@ mod tests {
     #[test]
     fn what_a_core_is_handed_goes_around_with_its_packets() {
         let record = |seq| OwnedRecord { seq: Seq(seq), hash: seq, bucket: 3, meta: seq };
-        let script = Script { owned: vec![Vec::new(), [1, 2, 4, 7].map(record).to_vec()], ..Script::default() };
-        assert!(!script.is_empty() && script.owned_of(0).is_empty() && script.owned_of(2).is_empty());
+        let history =
+            TraceHistory { owned: vec![Vec::new(), [1, 2, 4, 7].map(record).to_vec()], ..TraceHistory::default() };
+        assert!(!history.is_empty() && history.owned_of(0).is_empty() && history.owned_of(2).is_empty());
         for room in 1..6 {
-            let log = |next| Log::of_loop(&script, 10, Nanos(100), next).with_owned(script.owned_of(1), next);
-            let mut asked = Vec::new();
+            let log = |next| Log::of_loop(&history, 10, Nanos(100), next).with_owned(history.owned_of(1), next);
+            let mut prefetched = Vec::new();
             let mut from_start = log(Seq(0));
             assert!(from_start.has_owned() && !from_start.is_silent_until(Seq(1)));
-            assert_eq!(own(&mut from_start, &[0, 1, 2, 4], room, &mut asked), [1, 2, 4]);
-            assert_eq!(own(&mut from_start, &[7, 11, 12], room, &mut asked), [7, 11, 12]);
+            assert_eq!(own(&mut from_start, &[0, 1, 2, 4], room, &mut prefetched), [1, 2, 4]);
+            assert_eq!(own(&mut from_start, &[7, 11, 12], room, &mut prefetched), [7, 11, 12]);
             // Each once in a pass.
-            assert_eq!(asked.chunk_by(|one, next| one < next).count(), 2, "{asked:?}");
-            // Packets that never come, up to whole passes of them.
+            assert_eq!(prefetched.chunk_by(|one, next| one < next).count(), 2, "{prefetched:?}");
+            // Packets that never come, even whole passes of them.
             assert_eq!(own(&mut from_start, &[17, 22, 47, 81], room, &mut Vec::new()), [17, 22, 47, 81]);
             assert_eq!(own(&mut log(Seq(5)), &[6, 7, 9, 11], room, &mut Vec::new()), [7, 11]);
             assert_eq!(own(&mut log(Seq(24)), &[24, 27, 31], room, &mut Vec::new()), [24, 27, 31]);

@@ -1,7 +1,7 @@
-//! History: which earlier packets a core replays ahead of its own, and how it comes to know them.
+//! History: which earlier packets a core replays before its own, and how the core gets their records.
 //!
-//! [`log`] is a core's place in the stream of records and of [moves](moves). Records lie in memory that all cores see, or come over a [`link`]
-//! that loses packets, with [`recovery`] of what was lost, or travel ahead of each packet ([`carrier`]).
+//! [`log`] is a core's position in the stream of records and [moves](moves). Records are in memory that all cores share; or they come over
+//! a [`link`] that loses packets, with [`recovery`]; or they travel in front of each packet ([`carrier`]).
 
 pub mod carrier;
 pub(crate) mod link;

@@ -6,7 +6,7 @@ use packet::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move<M> {
     /// The number of the move, unique in one pass over the trace.
-    pub ticket: u64,
+    pub number: u64,
     /// The state that moves.
     pub what: What<M>,
 }
@@ -18,37 +18,37 @@ pub enum What<M> {
     Bucket {
         /// The entry of the indirection table.
         bucket: u16,
-        /// The core that has it.
+        /// The core that has the bucket.
         from: u16,
-        /// The core that gets it.
+        /// The core that gets the bucket.
         to: u16,
     },
     /// A packet set becomes an elephant: from the owner of its bucket to the replicas on all cores.
     Promote(Elephant<M>),
-    /// It is one no more: from the replicas to the owner of its bucket.
+    /// The packet set is no elephant any more: from the replicas to the owner of its bucket.
     Demote(Elephant<M>),
 }
 
-/// A packet set that is replicated.
+/// A replicated packet set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elephant<M> {
-    /// One of its packets' contributions, for its key.
+    /// The metadata of one of its packets, for its key.
     pub meta: M,
     /// The hash of its key.
     pub hash: u64,
     /// Its bucket.
     pub bucket: u16,
-    /// The core that has its bucket.
+    /// The core that owns its bucket.
     pub owner: u16,
 }
 
 /// All moves at one boundary.
 #[derive(Clone, Copy, Debug)]
 pub struct Moves<'a, M> {
-    /// The moves, in the order of their release.
+    /// The moves, in the order in which they are released.
     pub list: &'a [Move<M>],
-    /// How often the trace was begun again; with the ticket it names a move.
+    /// The number of completed passes over the trace. Together with the move's number it identifies a move.
     pub lap: u64,
-    /// The packet time at which they happen.
+    /// The packet time of the moves.
     pub time: Nanos,
 }

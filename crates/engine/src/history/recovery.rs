@@ -1,14 +1,14 @@
-//! Loss recovery for state-compute replication (NSDI '25, section 3.4 and algorithm 1): replicas stay alike although packets
-//! are lost between the sequencer and the cores.
+//! Loss recovery for state-compute replication (NSDI '25, section 3.4 and algorithm 1): replicas stay equal although packets are lost
+//! between the sequencer and the cores.
 //!
-//! The sequencer sprays packets around `k` cores, packet `j` to core `j mod k`, with the records of packets `j-k+1` to `j`.
-//! A core that lost a packet takes the records that it missed from the others' [`Logs`]. A record that reached any core is
-//! applied by all, one that reached none is applied by none.
+//! The sequencer sprays packets over `k` cores: packet `j` goes to core `j mod k`, with the records of packets `j-k+1` to `j`. A core that
+//! lost a packet copies the missing records from the other cores' [`Logs`]. A record that reached any core is applied by all; a record that
+//! reached none is applied by none.
 //!
-//! Since record `i` reaches a core in exactly one packet, the one of its own among `i` to `i+k-1`, a log has an entry for each
-//! packet of its core and not, as in the paper, for each record: a `k`th of the entries, each published as a whole. Its words are a copy
-//! of what the packet carries, or where histories stay in memory that all cores see, none. How the
-//! logs can be bounded, why nobody waits for ever, and how a stalled core is shut out: `docs/decisions/0009-loss-recovery.md`.
+//! Record `i` reaches a core in exactly one packet, the core's own among `i` to `i+k-1`. So a log has an entry for each packet of its core,
+//! not for each record as in the paper: a `k`th of the entries, each published as a whole. An entry copies the words that its packet
+//! carries, or none if the history is in memory that all cores share. For how logs are bounded, why no core waits for ever, and how a
+//! stalled core is fenced, see `docs/decisions/0009-loss-recovery.md`.
 
 mod log;
 mod member;

@@ -1,9 +1,9 @@
-//! State that all cores share, entry by entry (`shared`, for functions whose packet sets share nothing).
+//! State in one table that all cores share, guarded entry by entry (`shared`, for functions whose packet sets share nothing).
 //!
-//! A step on a known flow touches its entry and nothing else: under the entry's lock, or, where steps add up, by one atomic
-//! operation. It works on a copy: a step that asks for what the entry alone can't grant (an end, an earlier deadline, a first
-//! answer, more than a sum holds) is thrown away and taken again under the lock of the stripe, where flows come and go. Nothing
-//! has happened by then, for handlers have no effect but on what they are handed.
+//! A step on a known flow touches only the flow's entry, under the entry's lock or, where steps add up, with one atomic operation. It works
+//! on a copy. Some effects need more than the entry: an end, an earlier deadline, the first `assure`, a full sum. Then the copy is thrown
+//! away and the step runs again under the lock of the stripe, where flows come and go. That is safe because handlers only change what they
+//! are handed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,42 +20,44 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{
-    AGE_UNITS, End, Ending, FlowStore, Ledger, Lifecycle, OnLocal, Opening, RECLAIM_PER_PACKET, always, tell_end,
+    AGE_UNITS, End, Ending, FlowStore, Ledger, Lifecycle, OnLocal, Opening, RECLAIM_PER_PACKET, always,
+    expire_if_closed,
 };
 use crate::placement::shared::{Part, Whole};
 use crate::placement::striped::Commit;
 use crate::placement::tables::{Sources, Tables};
 use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 
-/// A core's handle on entries that all cores share, guarded by `G`.
+/// A core's handle on the shared entries, guarded by `G`.
 pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
     common: Arc<Common<N, G>>,
     pass: G::Pass,
-    /// Packet sets share nothing, so each core may have a nothing of its own.
+    /// Packet sets share nothing, so each core may have its own empty shared state.
     shared: N::Shared<Local>,
     core: usize,
     /// Steps until this core ages the next stripe.
     until_round: u32,
-    /// The stripe that it ages next.
-    hand: usize,
+    /// The stripe that this core ages next.
+    next_stripe: usize,
 }
 
-/// How steps are taken on entries that are guarded so.
+/// How a step works on an entry with this guard.
 pub(crate) trait Guarding: Guard {
-    /// What each of so many cores steps by, and what the tables know of all.
+    /// A pass for each core, and the epochs that the tables need for them.
     fn passes(cores: usize) -> (Vec<Self::Pass>, Self::Bursts);
 
-    /// The step on a flow that is alive at `now`; `None`, and nothing done, if the entry is not enough. It hands the verdict to
-    /// `settle`, or says what state the packet found, from which the verdict follows.
+    /// Takes the step on a flow that is alive at `now`. Returns `None`, without any effect, if the step needs the stripe's lock. Otherwise
+    /// it calls `decided` with the verdict, or returns the flow as the packet found it; the caller then repeats the step on that copy for
+    /// its verdict.
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
         entry: &mut Entry<K, N::Flow, Self::Sum>,
         now: Nanos,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>>;
 
-    /// Has the entry's value be all that there is.
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
+    /// Folds the steps that were added to the entry into its value.
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
 }
 
 impl Guarding for Locking {
@@ -63,13 +65,13 @@ impl Guarding for Locking {
         (vec![(); cores], ())
     }
 
-    /// A verdict is large, so it is carried out here, under the lock, rather than handed on.
+    /// Calls `decided` under the lock: a verdict is large, and returning it would copy it.
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
         entry: &mut Entry<K, N::Flow>,
         now: Nanos,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let mut flow = entry.value;
         let (verdict, Effects { deadline, close, assured }) = step.packet(&mut flow, now);
@@ -78,12 +80,12 @@ impl Guarding for Locking {
             return None;
         }
         (entry.value, entry.now) = (flow, now);
-        settle.take().into_iter().for_each(|settle| settle(&verdict));
+        decided.take().into_iter().for_each(|decided| decided(&verdict));
         Some(None)
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
+    fn fold_sum_in<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
 }
 
 impl Guarding for Adding {
@@ -93,8 +95,8 @@ impl Guarding for Adding {
         (members, bursts)
     }
 
-    /// The operation may fail and the step be taken again. So the verdict is come to once more behind it, from what is small and at
-    /// hand.
+    /// The atomic operation may fail and the step run again, so the caller computes the verdict afterwards from the returned flow, which is
+    /// small.
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
@@ -103,12 +105,12 @@ impl Guarding for Adding {
         _: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let (nf, mut before) = (step.moment.nf, *entry);
-        Self::settle(nf, &mut before);
+        Self::fold_sum_in(nf, &mut before);
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
         let granted =
             !close && (entry.assured || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
-        // Of this only the answer is looked at, and by debug builds the outcome.
+        // Checks that `add` accepts the sum. Debug builds also compare the outcome.
         let mut added = entry.value;
         let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
         debug_assert!(!adds || added == after, "steps add up");
@@ -116,7 +118,7 @@ impl Guarding for Adding {
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
         if entry.sum.count > 0 {
             let sum = sum(entry);
             let adds = N::Speed::add(nf, &mut entry.value, &sum);
@@ -126,38 +128,38 @@ impl Guarding for Adding {
     }
 }
 
-/// What has been added to an entry, as functions see it.
+/// The sum of an entry, in the form that functions take.
 #[inline(always)]
 const fn sum<K, V>(entry: &Entry<K, V, flow::shared::Sum>) -> Sum {
     Sum { count: entry.sum.count, amount: entry.sum.amount, last: entry.now }
 }
 
 struct Common<N: NetworkFunction, G: Guarding> {
-    v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow, G>,
-    v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
+    v4: FlowEntries<<KeyOf<N> as FlowKey>::V4, N::Flow, G>,
+    v6: FlowEntries<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
     seed: u64,
     recording: AtomicBool,
-    ticket: AtomicU64,
-    /// What each core has recorded.
+    next_step: AtomicU64,
+    /// The steps that each core has recorded.
     records: Box<[Mutex<Vec<Recorded>>]>,
 }
 
-/// A step with the number that tells its place among all.
+/// A step with its number in the order of all steps.
 type Recorded = (u64, Commit);
 
-type Flows<K, V, G> = Entries<K, V, AnyIndex, Own, G>;
-type Stripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, Own, G>;
+type FlowEntries<K, V, G> = Entries<K, V, AnyIndex, StripeState, G>;
+type HeldStripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, StripeState, G>;
 
-/// What goes with a stripe.
-struct Own {
-    /// Flows came or went here at this time, so none may come at an earlier one.
+/// The state of a stripe besides its entries.
+struct StripeState {
+    /// The time at which a flow last came or went here. None may come at an earlier time.
     now: Nanos,
     ledger: Ledger,
-    /// Where the source of each flow is counted, if sources are limited; by the flow's slot.
+    /// Where the source of each flow is counted, if sources are limited; indexed by the flow's slot.
     origins: Box<[u32]>,
 }
 
-/// How many steps a core takes until it ages a stripe. In between, known flows are stepped on without a look at the stripe.
+/// How many steps a core takes before it ages the next stripe. Steps on known flows in between don't touch their stripe.
 const ROUND: u32 = 32;
 
 impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
@@ -169,7 +171,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             v6: flows(sizing.flows_v6, seed, tables, bursts),
             seed,
             recording: AtomicBool::new(false),
-            ticket: AtomicU64::new(0),
+            next_step: AtomicU64::new(0),
             records: (0..cores).map(|_| Mutex::default()).collect(),
         });
         let stripes = common.v4.stripes() + common.v6.stripes();
@@ -179,22 +181,21 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             shared: nf.shared(&Local::keyed(seed)),
             core,
             until_round: ROUND,
-            // Cores begin apart, so that they don't meet on their rounds.
-            hand: core * stripes / cores,
+            // Cores start at different stripes, so they don't meet on their rounds.
+            next_stripe: core * stripes / cores,
         };
         passes.into_iter().enumerate().map(handle).collect()
     }
 
-    /// An order of all steps, by time, in which a sequential run takes them alike. A packet set's steps are in the order
-    /// in which its entry saw them, and their times never go back; different packet sets share nothing, so between them any
-    /// order serves.
+    /// All steps, by time, in an order in which a sequential run has the same outcome. The steps of one packet set keep the order of its
+    /// entry, and their times never go back. Different packet sets share nothing, so any order between them will do.
     fn commits(&self) -> Vec<Commit> {
         let mut steps: Vec<_> = self.common.records.iter().flat_map(|record| lock(record).clone()).collect();
-        steps.sort_unstable_by_key(|(ticket, commit)| (commit.now, *ticket));
+        steps.sort_unstable_by_key(|(number, commit)| (commit.now, *number));
         steps.into_iter().map(|(_, commit)| commit).collect()
     }
 
-    /// Ages one stripe of either family, by as many units as the packets since the last time are worth.
+    /// Ages one stripe, for as many units as the packets since the last time have earned.
     #[cold]
     fn go_round(&mut self, nf: &N, now: Nanos, seq: Seq) {
         self.until_round = ROUND;
@@ -202,11 +203,11 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
         self.age_next(nf, now, seq, ROUND as usize * RECLAIM_PER_PACKET);
     }
 
-    /// Ages the next stripe by so many units at most; `true` when there is more to do there.
+    /// Ages the next stripe, for at most `units` units. Returns true if more is to be done there.
     fn age_next(&mut self, nf: &N, now: Nanos, seq: Seq, units: usize) -> bool {
         let Common { v4, v6, .. } = &*self.common;
-        let at = self.hand;
-        self.hand = (at + 1) % (v4.stripes() + v6.stripes());
+        let at = self.next_stripe;
+        self.next_stripe = (at + 1) % (v4.stripes() + v6.stripes());
         let moment = self.moment(nf, now, seq);
         match at.checked_sub(v4.stripes()) {
             None => v4.nth_stripe(at, |stripe| moment.reclaim(stripe, units)),
@@ -214,10 +215,10 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
         }
     }
 
-    /// The step under the lock of the stripe.
+    /// Takes the step under the lock of the stripe.
     #[inline(never)]
     fn on_stripe(&mut self, nf: &N, lane: Lane<'_, N::Meta>) -> Verdict {
-        // Who waits for a stripe is not in a burst.
+        // A core that waits for a stripe must not hold back the reuse of memory.
         self.pass.leave();
         let step = self.stepping(nf, lane);
         match lane.meta.key().family() {
@@ -261,22 +262,22 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         self.until_round -= 1;
         if self.until_round == 0 {
             self.go_round(nf, lane.now, lane.seq);
         }
         self.pass.enter();
         let step = self.stepping(nf, lane);
-        let mut settle = Some(settle);
+        let mut decided = Some(decided);
         let known = match lane.meta.key().family() {
-            Family::V4(key) => step.take(&self.common.v4, &self.pass, key, &mut settle),
-            Family::V6(key) => step.take(&self.common.v6, &self.pass, key, &mut settle),
+            Family::V4(key) => step.take(&self.common.v4, &self.pass, key, &mut decided),
+            Family::V6(key) => step.take(&self.common.v6, &self.pass, key, &mut decided),
         };
-        let Some(settle) = settle else { return };
+        let Some(decided) = decided else { return };
         match known {
-            Some((mut flow, now)) => settle(&step.packet(&mut flow, now).0),
-            None => settle(&self.on_stripe(nf, lane)),
+            Some((mut flow, now)) => decided(&step.packet(&mut flow, now).0),
+            None => decided(&self.on_stripe(nf, lane)),
         }
     }
 
@@ -285,7 +286,7 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
         self.pass.leave();
     }
 
-    /// Every core ages all stripes: others may be long at their packets.
+    /// Every core ages all stripes, because another core may be busy with packets for long.
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         self.pass.leave();
         let stripes = self.common.v4.stripes() + self.common.v6.stripes();
@@ -296,14 +297,14 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
         self.pass.leave();
     }
 
-    /// All cores share the flows, so no core counts them as its own.
+    /// Zero: all cores share the flows.
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
     }
 }
 
 impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
-    /// All cores draw the steps' numbers from one place.
+    /// All cores number their steps with one counter.
     fn record(&self) {
         // ORDERING: Relaxed. Set before the cores start; starting a thread orders it.
         self.common.recording.store(true, Ordering::Relaxed);
@@ -320,13 +321,13 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
 
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>> {
         fn of<N: NetworkFunction, K: Key, G: Guarding>(
-            flows: &Flows<K, N::Flow, G>,
+            flows: &FlowEntries<K, N::Flow, G>,
             nf: &N,
             name: fn(K) -> KeyOf<N>,
         ) -> Vec<FlowState<N>> {
             let mut states = Vec::new();
             flows.each(|mut entry| {
-                G::settle(nf, &mut entry);
+                G::fold_sum_in(nf, &mut entry);
                 states.push(FlowState { key: name(*entry.key()), flow: entry.value, deadline: entry.deadline() });
             });
             states
@@ -363,13 +364,13 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
     }
 }
 
-/// One packet's step.
+/// The step of one packet.
 pub(crate) struct Stepping<'a, N: NetworkFunction, G: Guarding> {
     lane: Lane<'a, N::Meta>,
     moment: Moment<'a, N, G>,
 }
 
-/// The moment at which something happens to flows, as handlers are told it: the time, the packet's number, and the core's memory.
+/// The circumstances of a step: the function, the time, the packet's number, and this core's memory.
 struct Moment<'a, N: NetworkFunction, G: Guarding> {
     nf: &'a N,
     now: Nanos,
@@ -379,31 +380,31 @@ struct Moment<'a, N: NetworkFunction, G: Guarding> {
     core: usize,
 }
 
-/// What became of a flow that was known to its stripe.
-enum Found<V> {
+/// What became of a flow that its stripe knows.
+enum KnownFlow<V> {
     Stays(Verdict),
-    /// The function closed it and was told so; it is out of the table.
+    /// The function closed the flow, and `expire` was called. It is out of the table.
     Closed(Verdict),
-    /// Its deadline had passed; it is out of the table, and the function is still to be told.
+    /// The flow had expired. It is out of the table; `expire` must still be called.
     Expired(Ending<V>),
 }
 
 /// A stripe whose lock is held, while flows are opened and ended in it.
 struct LockedStripe<'s, 'a, K: Key, N: NetworkFunction, G: Guarding> {
-    stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+    stripe: &'s mut HeldStripe<'a, K, N::Flow, G>,
     moment: &'s Moment<'s, N, G>,
 }
 
 impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
-    /// The step without the stripe's lock. Where it was taken and its verdict is still to be settled: the state that the packet found,
-    /// and the time that the step went by.
+    /// Takes the step without the stripe's lock. Returns the flow as the packet found it and the time of the step, if `decided` was not
+    /// called yet.
     #[inline(always)]
     fn take<K: Key>(
         &self,
-        flows: &Flows<K, N::Flow, G>,
+        flows: &FlowEntries<K, N::Flow, G>,
         pass: &G::Pass,
         key: K,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<(N::Flow, Nanos)> {
         let Ticket { hash, hint, .. } = *self.lane.ticket;
         let (flow, now, number) = flows.step(pass, &key, hash, hint, |entry| {
@@ -411,8 +412,8 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             if entry.deadline() <= now {
                 return None;
             }
-            let flow = G::step(self, entry, now, settle)?;
-            // Whoever steps on this entry behind this step draws a higher one.
+            let flow = G::step(self, entry, now, decided)?;
+            // A later step on this entry gets a higher number.
             Some((flow, now, self.moment.draw()))
         })?;
         if let Some(number) = number {
@@ -421,9 +422,9 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         flow.map(|flow| (flow, now))
     }
 
-    /// The step under the stripe's lock.
+    /// Takes the step under the stripe's lock.
     #[inline(never)]
-    fn on_stripe<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
+    fn on_stripe<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, key: K) -> Verdict {
         self.moment.reclaim(stripe, RECLAIM_PER_PACKET);
         let now = stripe.own().now;
         let found = stripe.find(&key, self.lane.hash).map(|slot| (slot, self.decide(stripe, slot, now)));
@@ -431,12 +432,12 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         let lane = Lane { ticket: &ticket, ..self.lane };
         let mut lifecycle = self.moment.lifecycle(stripe);
         match found {
-            Some((_, Found::Stays(verdict))) => verdict,
-            Some((slot, Found::Closed(verdict))) => {
+            Some((_, KnownFlow::Stays(verdict))) => verdict,
+            Some((slot, KnownFlow::Closed(verdict))) => {
                 lifecycle.forget(slot, End::Closed);
                 verdict
             }
-            Some((_, Found::Expired(ending))) => {
+            Some((_, KnownFlow::Expired(ending))) => {
                 lifecycle.end(&ending, (lane.now, lane.seq), End::Expired);
                 lifecycle.open(key, lane)
             }
@@ -444,19 +445,19 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         }
     }
 
-    /// Takes the step on a flow that is known to its stripe, if it is alive. All effects can be granted, for the stripe is locked too.
-    fn decide<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
+    /// Takes the step on a flow that the stripe knows, if it is alive. The stripe is locked, so all effects are possible.
+    fn decide<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> KnownFlow<N::Flow> {
         let (found, last) = stripe.decide(slot, |entry| {
-            G::settle(self.moment.nf, entry);
+            G::fold_sum_in(self.moment.nf, entry);
             let now = now.max(entry.now);
             if entry.deadline() <= now {
-                return ((Found::Expired(ending(slot, entry)), now), Fate::Goes);
+                return ((KnownFlow::Expired(ending(slot, entry)), now), Fate::Goes);
             }
-            // A copy, so that a panic leaves the flow as it was.
+            // A copy: after a panic the flow is unchanged.
             let mut flow = entry.value;
             let mut cx = self.moment.context(now);
             let verdict = always(self.moment.nf.packet(&mut cx, &mut flow, self.lane.meta));
-            let effects = always(tell_end(self.moment.nf, &mut cx, &flow));
+            let effects = always(expire_if_closed(self.moment.nf, &mut cx, &flow));
             (entry.value, entry.now) = (flow, now);
             if let Some(deadline) = effects.deadline {
                 entry.set_deadline(deadline);
@@ -464,8 +465,8 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             entry.assured |= effects.assured;
             self.moment.commit(now);
             match effects.close {
-                true => ((Found::Closed(verdict), now), Fate::Goes),
-                false => ((Found::Stays(verdict), now), Fate::Changes),
+                true => ((KnownFlow::Closed(verdict), now), Fate::Goes),
+                false => ((KnownFlow::Stays(verdict), now), Fate::Changes),
             }
         });
         stripe.own().now = last;
@@ -481,18 +482,18 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
 }
 
 impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
-    /// Ends flows whose deadline has passed, by so many units of work at most; `true` when there was more, and some ended.
-    fn reclaim<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, units: usize) -> bool {
+    /// Ends flows past their deadline, within `units` units of work. Returns true if some ended and more work was left.
+    fn reclaim<K: Key>(&self, stripe: &mut HeldStripe<'_, K, N::Flow, G>, units: usize) -> bool {
         let own = stripe.own();
         own.now = own.now.max(self.now);
         let now = own.now;
         self.lifecycle(stripe).reclaim(now, self.seq, units)
     }
 
-    /// What opens and ends flows in a stripe whose lock is held.
+    /// The life cycle code for a stripe whose lock is held.
     fn lifecycle<'s, 'a, K: Key>(
         &'s self,
-        stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+        stripe: &'s mut HeldStripe<'a, K, N::Flow, G>,
     ) -> Lifecycle<'s, N, LockedStripe<'s, 'a, K, N, G>, OnLocal<'s, N>> {
         Lifecycle { nf: self.nf, store: LockedStripe { stripe, moment: self }, runner: OnLocal(self.shared) }
     }
@@ -502,21 +503,21 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         Context::new(self.shared, LocalTx::default(), now, self.seq)
     }
 
-    /// Notes the step's place, if that is asked for. The stripe's lock is held.
+    /// Records the step, if steps are recorded. The stripe's lock is held.
     fn commit(&self, now: Nanos) {
         if let Some(number) = self.draw() {
             self.note(number, now);
         }
     }
 
-    /// The step's number among all, if that is asked for. Drawn between the last look at the entry and the change to it, so that steps on
-    /// one entry have theirs in order.
+    /// Draws the step's number in the order of all steps, if steps are recorded. Drawn after the last read of the entry and before the
+    /// change to it, so the steps on one entry are numbered in order.
     #[inline(always)]
     fn draw(&self) -> Option<u64> {
         // ORDERING: Relaxed, as in `record`.
         let asked = self.common.recording.load(Ordering::Relaxed);
-        // ORDERING: Relaxed. Steps on one entry are ordered by its guard, and so are the numbers that they draw.
-        asked.then(|| self.common.ticket.fetch_add(1, Ordering::Relaxed))
+        // ORDERING: Relaxed. The entry's guard orders the steps on it, and with them the numbers that they draw.
+        asked.then(|| self.common.next_step.fetch_add(1, Ordering::Relaxed))
     }
 
     #[cold]
@@ -526,14 +527,14 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
 }
 
 impl<K: Key, N: NetworkFunction, G: Guarding> LockedStripe<'_, '_, K, N, G> {
-    /// The end of a flow that has just been taken out, with all that steps have added to it.
+    /// The end of a flow that was just taken out, including all steps that were added to it.
     fn taken(&self, (slot, mut entry): (Slot, Entry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
-        G::settle(self.moment.nf, &mut entry);
+        G::fold_sum_in(self.moment.nf, &mut entry);
         ending(slot, &entry)
     }
 }
 
-/// Takes a flow out once it is to go, as other cores could step on it otherwise.
+/// Takes a flow out of the table as soon as it is to end. Otherwise other cores could still step on it.
 impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStripe<'_, '_, K, N, G> {
     type Key = K;
 
@@ -576,11 +577,11 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
             own.now = own.now.max(taken.1.now);
             return Some(self.taken(taken));
         }
-        // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
+        // Without a timing wheel, expired flows stay in the table even if they are protected. The nearest of them may be evicted.
         if ageing == Ageing::Wheel { None } else { self.dead_near(hash, now) }
     }
 
-    /// It was taken out when it was found.
+    /// The flow was already taken out when it was found.
     fn remove(&mut self, _: Slot) {}
 
     fn insert(&mut self, key: K, hash: u64, opening: Opening<N::Flow>, now: Nanos) -> Option<Slot> {
@@ -603,17 +604,17 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     seed: u64,
     tables: Tables,
     bursts: G::Bursts,
-) -> Flows<K, V, G> {
+) -> FlowEntries<K, V, G> {
     let plan = Plan { index: tables.index, capacity, load_percent: None, ageing: tables.ageing, seed };
-    let own = |slots| Own {
+    let own = |slots| StripeState {
         now: Nanos(0),
         ledger: Ledger::new(tables, slots, seed),
         origins: Sources::origins(slots, tables.per_source.is_some()),
     };
-    Entries::cut(plan, Flows::<K, V, G>::stripes_for(capacity), own, bursts)
+    Entries::cut(plan, FlowEntries::<K, V, G>::stripes_for(capacity), own, bursts)
 }
 
-/// A panic inside a step is reported by its own core; the others may finish what they hold.
+/// Takes the lock even if it is poisoned. The core whose step panicked reports that; the others finish their work.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

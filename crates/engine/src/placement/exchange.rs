@@ -1,9 +1,8 @@
-//! State that changes cores between two packets, without loss and without reordering inside a packet set.
+//! Moves state between cores at a packet number, without loss and without reordering inside a packet set.
 //!
-//! A dispatcher decides ahead of a packet what moves. Every core, when it has come to that packet, first *releases* what
-//! leaves it, which waits for nobody, and then *acquires* what comes, which waits until the other core has come there too.
-//! A core waits only for cores that are behind it, and those wait only for cores behind themselves: nobody waits for ever,
-//! as long as every core goes on. A core that fails says so, and the others stop waiting.
+//! The dispatcher decides ahead of a packet what moves. When a core reaches that packet, it first *releases* the state that leaves it,
+//! without waiting. Then it *acquires* the state that comes to it, and waits until the other core has released that. A core waits only for
+//! cores that are behind it, so no cycle of waiting cores is possible. A core that fails sets a flag, and the others stop waiting.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,32 +11,32 @@ use std::thread;
 
 use nf::NetworkFunction;
 
-use crate::placement::owned::Carried;
+use crate::placement::owned::MovingFlow;
 use crate::placement::private::Private;
 
-/// Where state lies that one core has released and others are still to acquire.
+/// The state that one core has released and others have not acquired yet.
 pub(crate) struct Exchange<N: NetworkFunction> {
     parked: Mutex<Vec<Parked<N>>>,
     failed: AtomicBool,
 }
 
-/// State on its way.
+/// A piece of released state.
 struct Parked<N: NetworkFunction> {
     name: (u64, u64),
     cargo: Cargo<N>,
-    /// How many cores are still to take it.
+    /// How many cores still have to take it.
     takers: usize,
 }
 
-/// What is on its way.
+/// The content of a piece.
 pub(crate) enum Cargo<N: NetworkFunction> {
-    /// A bucket's flows.
+    /// The flows of a bucket.
     Shard(Box<Private<N>>),
-    /// A packet set's state, if it had any.
-    Flow(Option<Carried<N>>),
+    /// One flow; `None` if the packet set had none.
+    Flow(Option<MovingFlow<N>>),
 }
 
-/// More than are ever on their way at once in a run: nothing is allocated later.
+/// More than the pieces on their way at any time of a run, so nothing is allocated later.
 const ROOM: usize = 1024;
 
 impl<N: NetworkFunction> Exchange<N> {
@@ -45,19 +44,19 @@ impl<N: NetworkFunction> Exchange<N> {
         Self { parked: Mutex::new(Vec::with_capacity(ROOM)), failed: AtomicBool::new(false) }
     }
 
-    /// Parks state for so many cores.
+    /// Parks state for `takers` cores.
     pub(crate) fn park(&self, name: (u64, u64), cargo: Cargo<N>, takers: usize) {
         if takers > 0 {
             self.lock().push(Parked { name, cargo, takers });
         }
     }
 
-    /// Whether this was parked.
+    /// True if the state was parked.
     pub(crate) fn holds(&self, name: (u64, u64)) -> bool {
         self.lock().iter().any(|parked| parked.name == name)
     }
 
-    /// Takes a shard; `None` when it isn't there.
+    /// Takes a shard; `None` if it isn't here.
     pub(crate) fn take_shard(&self, name: (u64, u64)) -> Option<Box<Private<N>>> {
         let mut parked = self.lock();
         let index = parked.iter().position(|parked| parked.name == name)?;
@@ -67,8 +66,8 @@ impl<N: NetworkFunction> Exchange<N> {
         }
     }
 
-    /// Takes a copy of a packet set's state, if it had any.
-    pub(crate) fn take_flow(&self, name: (u64, u64)) -> Option<Carried<N>> {
+    /// Takes a copy of a flow; `None` if the packet set had none.
+    pub(crate) fn take_flow(&self, name: (u64, u64)) -> Option<MovingFlow<N>> {
         let mut parked = self.lock();
         let index = parked.iter().position(|parked| parked.name == name)?;
         parked[index].takers -= 1;
@@ -82,15 +81,15 @@ impl<N: NetworkFunction> Exchange<N> {
         carried
     }
 
-    /// A core has failed: it will release nothing more.
+    /// Records that a core has failed and will release nothing more.
     pub(crate) fn fail(&self) {
-        // ORDERING: Relaxed. The flag carries no data; whoever waits looks again and again.
+        // ORDERING: Relaxed. The flag carries no data, and a waiting core reads it repeatedly.
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until this is so; `false` when a core has failed meanwhile.
+    /// Waits until `ready` returns true. Returns false if a core has failed meanwhile.
     pub(crate) fn wait(&self, mut ready: impl FnMut() -> bool) -> bool {
-        for turn in 0_u32.. {
+        for look in 0_u32.. {
             if ready() {
                 return true;
             }
@@ -98,8 +97,8 @@ impl<N: NetworkFunction> Exchange<N> {
             if self.failed.load(Ordering::Relaxed) {
                 return false;
             }
-            // The other core is mostly a burst behind, or, where cores share a processor, has to be let run.
-            if turn < 64 { hint::spin_loop() } else { thread::yield_now() }
+            // The other core is usually less than a burst behind. If cores share a processor, it must get to run.
+            if look < 64 { hint::spin_loop() } else { thread::yield_now() }
         }
         false
     }

@@ -1,8 +1,8 @@
-//! The life of a flow: how it is opened, turned away, and ended.
+//! The life cycle of flows: opening, refusing, ending.
 //!
-//! All of it is written here, once. A placement says where flows lie (a [`FlowStore`]) and how handlers run (a [`Runner`]). Handlers run
-//! first, on copies; the store changes once they have succeeded. So a transaction that fails, or a handler that panics, leaves no half
-//! of a step behind.
+//! All placements share this code. A placement supplies a [`FlowStore`], where flows lie, and a [`Runner`], which runs handlers. Handlers
+//! run first, on copies; the store changes after they have succeeded. So a failed transaction or a panicking handler leaves no half-done
+//! step.
 
 use core::convert::Infallible;
 
@@ -15,8 +15,8 @@ use crate::counters::FlowCounters;
 use crate::placement::tables::{Refusal, Sources, Tables};
 use crate::placement::{Lane, Ticket};
 
-/// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
-/// opens at most one flow and re-arms at most one timer.
+/// How many units of ageing a packet's step does besides its own work. Two keep up with any arrival rate, because a packet opens at most
+/// one flow and re-arms at most one timer.
 pub(crate) const RECLAIM_PER_PACKET: usize = 2;
 /// Units of ageing that an idle core does in one table before it looks for packets again.
 pub(crate) const AGE_UNITS: usize = 256;
@@ -29,16 +29,16 @@ pub(crate) enum End {
     Evicted,
 }
 
-/// What a core, or a stripe, counts about flows, and the options that it keeps them by.
+/// The flow counters of a core or a stripe, with its table options.
 pub(crate) struct Ledger {
     pub(crate) options: Tables,
     pub(crate) counters: FlowCounters,
-    /// How many flows each source has, where that is limited.
+    /// How many flows each source has, if that is limited.
     pub(crate) sources: Option<Sources>,
 }
 
 impl Ledger {
-    /// A ledger for at most so many flows.
+    /// A ledger for at most `flows` flows.
     pub(crate) fn new(options: Tables, flows: usize, seed: u64) -> Self {
         let sources = options.per_source.map(|most| Sources::new(most, flows, seed));
         Self { options, counters: FlowCounters::default(), sources }
@@ -60,7 +60,7 @@ impl Ledger {
         }
     }
 
-    /// Gives back a place that a source was counted for.
+    /// Gives back the source's place at `origin`.
     fn leave(&mut self, origin: Option<u32>) {
         if let (Some(origin), Some(sources)) = (origin, &mut self.sources) {
             sources.leave(origin);
@@ -74,7 +74,7 @@ pub(crate) struct Ending<V> {
     pub(crate) slot: Slot,
     pub(crate) flow: V,
     pub(crate) deadline: Nanos,
-    /// When its last step was, where cores share flows and hold packets of different ages; 0 elsewhere.
+    /// The time of its last step, for tables that cores share: their packets differ in time. 0 otherwise.
     pub(crate) last: Nanos,
 }
 
@@ -86,9 +86,9 @@ pub(crate) struct Opening<V> {
     pub(crate) assured: bool,
 }
 
-/// Flows of one family that nobody else opens or ends at the moment.
+/// The flows of one address family, while no other core opens or ends any of them.
 pub(crate) trait FlowStore<V: Copy> {
-    /// What names a flow.
+    /// The table's key.
     type Key: Key;
 
     fn len(&self) -> usize;
@@ -96,36 +96,36 @@ pub(crate) trait FlowStore<V: Copy> {
     fn is_full(&self) -> bool;
     fn ledger(&mut self) -> &mut Ledger;
 
-    /// Where the source of the slot's flow is counted. Asked for where sources are limited.
+    /// The place where the source of the slot's flow is counted. Only called if sources are limited.
     fn origin(&mut self, slot: Slot) -> &mut u32;
 
-    /// Does one bounded unit of ageing: a flow whose deadline has passed by `now`, if one came to light.
+    /// Does one bounded unit of ageing. Returns a flow whose deadline has passed by `now`, if it found one.
     fn reclaim(&mut self, now: Nanos) -> Option<Ending<V>>;
 
-    /// Whether [`reclaim`](Self::reclaim) may find more by `now`.
+    /// True if [`reclaim`](Self::reclaim) may find more by `now`.
     fn is_due(&self, now: Nanos) -> bool;
 
-    /// A flow whose deadline has passed, among those that lie where a new one with this hash would.
+    /// An expired flow in one of the places where a new flow with this hash could lie.
     fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>>;
 
-    /// The flow that makes room for one with this hash in a full table, if one may.
+    /// The flow to evict from a full table for a new flow with this hash.
     fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>>;
 
     /// Removes a flow that has ended, if it is still there.
     fn remove(&mut self, slot: Slot);
 
-    /// Stores a flow; `None` when there is no place for it.
+    /// Stores a flow. `None` if there is no place for it.
     fn insert(&mut self, key: Self::Key, hash: u64, opening: Opening<V>, now: Nanos) -> Option<Slot>;
 
-    /// The packet's step is decided, and nothing of it can be seen by other cores yet.
+    /// Called after the packet's verdict is known and before other cores can see any effect.
     fn decided(&mut self, _seq: Seq, _now: Nanos) {}
 }
 
-/// Runs handlers on a kind of memory.
+/// Runs handlers on one kind of memory.
 pub(crate) trait Runner<N: NetworkFunction> {
     type Memory: Memory;
 
-    /// Runs `body` as one step, again from its beginning if it conflicted with another core's.
+    /// Runs `body` as one step, and repeats it after a conflict with another core.
     fn run<T>(
         &mut self,
         now: Nanos,
@@ -151,35 +151,35 @@ impl<N: NetworkFunction> Runner<N> for OnLocal<'_, N> {
     }
 }
 
-/// Flows of one family, and the handlers that are called when they come and go.
+/// The flows of one address family, with the function and a way to run its handlers.
 pub(crate) struct Lifecycle<'a, N, S, R> {
     pub(crate) nf: &'a N,
     pub(crate) store: S,
     pub(crate) runner: R,
 }
 
-/// A place for a new flow.
+/// Room for a new flow.
 struct Room<V> {
     /// Where its source is counted, if sources are limited.
     origin: Option<u32>,
-    /// Who has to go for it.
+    /// The flow to evict for it.
     victim: Option<Ending<V>>,
 }
 
-/// What the handlers have decided about a packet whose flow isn't known.
+/// The outcome of the handlers for a packet without a known flow.
 enum Decision<V> {
-    /// The function opens no flow for it.
+    /// The function opens no flow.
     Refused(Verdict),
-    /// The flow isn't let in.
+    /// The flow found no room.
     Orphaned(Verdict, Refusal),
-    /// The flow is opened, and the packet has been its first.
+    /// The flow is opened, and the packet was its first.
     Opened { verdict: Verdict, opening: Opening<V>, closed: bool },
-    /// The flow that makes room has been stepped on at this later time: the packet can't be ahead of it.
+    /// The flow to be evicted had a step at this later time. The packet's step must run again at that time.
     Later(Nanos),
 }
 
 impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S, R> {
-    /// Takes the step of a packet whose flow isn't known: opens it, making room for it if needed and allowed.
+    /// Takes the step of a packet without a known flow: opens the flow, after evicting another if needed and allowed.
     pub(crate) fn open(&mut self, key: S::Key, lane: Lane<'_, N::Meta>) -> Verdict {
         let Ticket { hash, seq, mut now, .. } = *lane.ticket;
         if self.store.ledger().options.ageing == Ageing::Lazy {
@@ -187,7 +187,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
                 self.end(&dead, (now, seq), End::Expired);
             }
         }
-        // Made once, when the function first opens the flow; kept if the step is run again.
+        // Made once, when the function first opens the flow; reused if the step runs again.
         let mut room = None;
         let decision = loop {
             let Self { nf, store, runner } = self;
@@ -229,8 +229,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         }
     }
 
-    /// Stores a flow that was opened. Where dozens of keys have its hash there is no place for it after all: it was there for one
-    /// packet, and ends as one that made room.
+    /// Stores a new flow. If dozens of keys share its hash there may be no place: the flow then ends at once, as evicted.
     fn keep(&mut self, key: S::Key, hash: u64, opening: Opening<N::Flow>, origin: Option<u32>, at: (Nanos, Seq)) {
         match self.store.insert(key, hash, opening, at.0) {
             Some(slot) => {
@@ -247,7 +246,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         }
     }
 
-    /// Ends a flow: tells the function in a step of its own, and removes it.
+    /// Ends a flow: calls `expire` in a step of its own, and removes the flow.
     #[inline(never)]
     pub(crate) fn end(&mut self, ending: &Ending<N::Flow>, (now, seq): (Nanos, Seq), how: End) {
         let Self { nf, runner, .. } = self;
@@ -255,7 +254,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         self.forget(ending.slot, how);
     }
 
-    /// Removes a flow whose end the function was told.
+    /// Removes a flow after its `expire` was called.
     pub(crate) fn forget(&mut self, slot: Slot, how: End) {
         if self.store.ledger().sources.is_some() {
             let origin = *self.store.origin(slot);
@@ -265,7 +264,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         self.store.ledger().count(how);
     }
 
-    /// Ends flows whose deadline has passed by `now`, by so many units of work at most; `true` when there was more to do, and some ended.
+    /// Ends flows whose deadline has passed by `now`, within `units` units of work. Returns true if some ended and more work was left.
     pub(crate) fn reclaim(&mut self, now: Nanos, seq: Seq, units: usize) -> bool {
         let mut some = false;
         for _ in 0..units {
@@ -282,7 +281,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
     }
 }
 
-/// Runs the handlers for a packet whose flow isn't known. `room` is asked for once the function opens a flow.
+/// Runs the handlers for a packet without a known flow. Calls `room` once the function opens a flow.
 fn decide<'r, N: NetworkFunction, M: Memory>(
     nf: &N,
     cx: &mut Context<'_, N, M>,
@@ -297,7 +296,7 @@ fn decide<'r, N: NetworkFunction, M: Memory>(
     let opened = cx.next();
     match room() {
         Err(refusal) => {
-            // What opening it took is given back, and the function decides.
+            // `expire` gives back what `open` took; then the function gives the verdict.
             nf.expire(cx, &flow)?;
             cx.next();
             let verdict = match nf.orphan(cx, meta)? {
@@ -314,7 +313,7 @@ fn decide<'r, N: NetworkFunction, M: Memory>(
         Ok(Room { victim: None, .. }) => {}
     }
     let verdict = nf.packet(cx, &mut flow, meta)?;
-    let effects = tell_end(nf, cx, &flow)?;
+    let effects = expire_if_closed(nf, cx, &flow)?;
     let opening = Opening {
         flow,
         deadline: effects.deadline.or(opened.deadline).unwrap_or(Nanos::NEVER),
@@ -323,9 +322,9 @@ fn decide<'r, N: NetworkFunction, M: Memory>(
     Ok(Decision::Opened { verdict, opening, closed: effects.close })
 }
 
-/// What a flow's step asked for; if the flow's end is among it, the function is told in the same step.
+/// The effects that a flow's step requested. If it closed the flow, `expire` is called in the same step.
 #[inline(always)]
-pub(crate) fn tell_end<N: NetworkFunction, M: Memory>(
+pub(crate) fn expire_if_closed<N: NetworkFunction, M: Memory>(
     nf: &N,
     cx: &mut Context<'_, N, M>,
     flow: &N::Flow,
@@ -337,7 +336,7 @@ pub(crate) fn tell_end<N: NetworkFunction, M: Memory>(
     Ok(effects)
 }
 
-/// Decides whether a new flow is let in, and who has to go for it.
+/// Decides whether a new flow is admitted, and which flow is evicted for it.
 fn make_room<V: Copy, S: FlowStore<V>, M: Meta>(store: &mut S, lane: Lane<'_, M>) -> Result<Room<V>, Refusal> {
     let (len, capacity, is_full) = (store.len(), store.capacity(), store.is_full());
     let Ledger { options, sources, .. } = store.ledger();
@@ -357,7 +356,7 @@ fn make_room<V: Copy, S: FlowStore<V>, M: Meta>(store: &mut S, lane: Lane<'_, M>
     }
 }
 
-/// Local memory has no conflicts.
+/// Unwraps a result of local memory, which has no conflicts.
 #[inline]
 pub(crate) fn always<T>(step: Result<T, Infallible>) -> T {
     match step {
@@ -366,7 +365,7 @@ pub(crate) fn always<T>(step: Result<T, Infallible>) -> T {
     }
 }
 
-/// A number as good as random that depends on what all replicas agree on.
+/// A pseudo-random number from data that all replicas agree on.
 #[inline]
 const fn chance(hash: u64, seq: Seq) -> u32 {
     let mixed = (hash ^ seq.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

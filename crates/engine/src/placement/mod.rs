@@ -21,7 +21,7 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 use crate::counters::FlowCounters;
 use crate::history::moves::Moves;
 
-/// For a placement whose records are of all its state.
+/// For placements whose history records concern all of their state.
 macro_rules! records_are_of_all {
     () => {
         type Replica = Self;
@@ -39,35 +39,34 @@ macro_rules! records_are_of_all {
 }
 pub(crate) use records_are_of_all;
 
-/// A packet at its step. Two references, as calls pass them in registers; what they lead to stays where the worker wrote it.
+/// A packet's step: its metadata and its [`Ticket`]. Both are references, so calls pass a lane in registers.
 #[derive(Debug)]
 pub struct Lane<'a, M> {
-    /// What the packet contributes.
+    /// The metadata.
     pub meta: &'a M,
-    /// What else its step goes by.
+    /// The packet's hash, number, time, hint and bucket.
     pub ticket: &'a Ticket,
 }
 
-/// What a packet's step goes by besides what the packet contributes.
+/// What a step needs of its packet besides the metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// The hash of its packet set ([`hash_of`]).
+    /// The hash of the packet set's key ([`hash_of`]).
     pub hash: u64,
     /// The packet's number.
     pub seq: Seq,
     /// The packet's time.
     pub now: Nanos,
-    /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
+    /// Where the flow's table entry probably is ([`Placement::prefetch_entry`]).
     pub hint: Hint,
-    /// The bucket that it was steered by.
+    /// The bucket that the packet was steered by.
     pub bucket: u16,
-    /// Whether it is a record of a packet that another core decides.
+    /// True for a replayed record: another core gives the verdict.
     pub replayed: bool,
 }
 
 impl<M> Lane<'_, M> {
-    /// The lane for a call that not every step makes: its ticket is copied to memory for this call, so that on all other ways it may
-    /// stay in registers.
+    /// Copies the ticket to memory for a rare call. On the common path the original can then stay in registers.
     #[inline(always)]
     pub fn spill_to_memory<R>(self, call: impl FnOnce(Lane<'_, M>) -> R) -> R {
         let ticket = *self.ticket;
@@ -92,21 +91,21 @@ impl<M> Deref for Lane<'_, M> {
     }
 }
 
-/// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
+/// The steps of a burst. Enough to overlap memory latencies, few enough for the L1 cache.
 pub const BURST: usize = 32;
 
 /// A flow that is alive.
 #[derive(Debug)]
 pub struct FlowState<N: NetworkFunction> {
-    /// The packet set.
+    /// The key of the packet set.
     pub key: KeyOf<N>,
-    /// Its state.
+    /// The flow.
     pub flow: N::Flow,
-    /// When it expires if nothing more comes.
+    /// When it expires unless another packet comes.
     pub deadline: Nanos,
 }
 
-/// The hash that all tables of a run go by, keyed by the run's seed; 0 for a function that has no flow tables.
+/// The hash of a key in all tables of a run, seeded by the run. 0 for functions without flow tables.
 #[inline(always)]
 pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
     if !N::Flow::STORED {
@@ -118,106 +117,106 @@ pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
     }
 }
 
-/// Where the state lives that a step reads and writes. The worker hashes and prefetches a whole burst before it steps.
+/// Where the state lives that a step reads and writes. The worker hashes and prefetches a whole burst before the first step.
 pub trait Placement<N: NetworkFunction>: Send {
-    /// Whether cores replay what others' packets contributed, or hand state to each other. Where they don't, nothing of that is compiled.
+    /// True if cores replay history records or move state between each other. If false, no code for that is compiled.
     const REPLAYS: bool = false;
 
-    /// Whether there are packet sets that one core has alone although records of others come to all (`hybrid`), so that it may be handed
-    /// the records of its own. Where there are none, nothing of that is compiled.
+    /// True if some packet sets are replicated and others have one owner (`hybrid`): a core can then also get the records of its own
+    /// packets. If false, no code for that is compiled.
     const MIXED: bool = false;
 
-    /// The state that records are of: all of it, or the part of it that each core has.
+    /// The type of the state that history records apply to: all of the state, or each core's replica.
     type Replica: Placement<N>;
 
-    /// That state. Asked for once for a stretch of records: what is looked up for each costs each.
+    /// The state that history records apply to. Call it once for many records.
     ///
     /// # Panics
-    /// Where records come and there is no such state.
+    /// If the placement has no such state.
     fn recorded(&self) -> &Self::Replica;
 
-    /// The same, to be changed.
+    /// The state that history records apply to, mutable.
     ///
     /// # Panics
-    /// As [`recorded`](Self::recorded) does.
+    /// If the placement has no such state.
     fn recorded_mut(&mut self) -> &mut Self::Replica;
 
-    /// What the hashes of its tables are keyed by.
+    /// The hash seed of the tables.
     fn seed(&self) -> u64;
 
-    /// Brings near what leads to the state of a packet set of this bucket.
+    /// Prefetches the index for the flow of a packet set in this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 
-    /// Whether the state is so small, as it is now, that it stays near by itself: then [`prefetch`](Self::prefetch) costs more than it
-    /// saves, and [`locate`](Self::locate) does for [`prefetch_entry`](Self::prefetch_entry).
+    /// True if the state is currently small enough to stay in the L2 cache. Then [`prefetch`](Self::prefetch) costs more than it saves, and
+    /// [`locate`](Self::locate) replaces [`prefetch_entry`](Self::prefetch_entry).
     fn fits_l2(&self) -> bool {
         false
     }
 
-    /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
+    /// Prefetches the flow's entry after [`prefetch`](Self::prefetch), and returns where the entry probably is.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;
 
-    /// Says the same of state that [is near](Self::fits_l2), and need not ask for it.
+    /// Returns the same hint for state that [fits L2](Self::fits_l2), without a prefetch where the placement can do without.
     #[inline(always)]
     fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.prefetch_entry(nf, meta, hash, bucket)
     }
 
-    /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
-    /// compiled into one place, where most of its fields are known and none is stored.
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
+    /// Takes one step and calls `decided` with its verdict. A callback, so that verdict and effect are compiled together: a verdict is
+    /// large, and most of it then never goes through memory.
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict));
 
-    /// Whether it may take the steps of a burst together, of functions whose packet sets have no state of their own.
+    /// True if the placement can take the steps of a burst together, for functions without flows.
     const BATCHES: bool = false;
 
-    /// Takes the steps of `count` lanes in order and settles each.
+    /// Takes the steps of `count` lanes in order and calls `decided` for each.
     fn steps<'l>(
         &mut self,
         nf: &N,
         count: usize,
         mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
-        mut settle: impl FnMut(usize, &Verdict),
+        mut decided: impl FnMut(usize, &Verdict),
     ) where
         N::Meta: 'l,
     {
-        (0..count).for_each(|at| self.step(nf, lane(at), |verdict| settle(at, verdict)));
+        (0..count).for_each(|at| self.step(nf, lane(at), |verdict| decided(at, verdict)));
     }
 
-    /// Takes `count` steps at once that contribute the same, the first at `first`, the last being the lane's, and settles none;
-    /// `false`, and nothing done, where they have to be taken one by one.
+    /// Takes `count` steps with equal metadata at once, without verdicts: the first at time `first`, the last is `last`. Returns `false`,
+    /// and changes nothing, if the steps must be taken one by one.
     fn fold(&mut self, _nf: &N, _last: Lane<'_, N::Meta>, _count: u32, _first: Nanos) -> bool {
         false
     }
 
-    /// The burst's steps have been taken.
+    /// Called when a burst's steps are done.
     #[inline(always)]
     fn rest(&mut self) {}
 
-    /// Ends flows whose deadline has passed by `now`, the port's time, a bounded number at once; `true` when there are more. No packet has
-    /// come behind `last`. Replicas end the same flows when they are told the same.
+    /// Ends flows whose deadline has passed by `now`, the port's time: a bounded number for each call. Returns true if there are more.
+    /// `last` is the last packet so far. Replicas that get the same arguments end the same flows.
     fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) -> bool {
         false
     }
 
-    /// What happened to flows here, where this placement belongs to one core.
+    /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;
 
-    /// Lets go of what leaves this core. Waits for nobody.
+    /// Releases the state that leaves this core. Never waits.
     fn release(&mut self, _moves: &Moves<'_, N::Meta>) {}
 
-    /// Whether all that comes to this core has been released.
+    /// True if all state that comes to this core was released.
     fn is_ready(&self, _moves: &Moves<'_, N::Meta>) -> bool {
         true
     }
 
-    /// Waits until [`is_ready`](Self::is_ready); `false` when another core has failed meanwhile.
+    /// Waits until [`is_ready`](Self::is_ready). Returns false if another core has failed meanwhile.
     fn wait(&self, _moves: &Moves<'_, N::Meta>) -> bool {
         true
     }
 
-    /// Takes what comes to this core, which has to be ready.
+    /// Takes the state that comes to this core. It must be ready.
     fn acquire(&mut self, _moves: &Moves<'_, N::Meta>) {}
 
-    /// This core has failed and will release nothing more.
+    /// This core has failed and releases nothing more.
     fn fail(&mut self) {}
 }

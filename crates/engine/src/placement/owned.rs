@@ -9,39 +9,39 @@ use crate::placement::lifecycle::{End, Ending, FlowStore, Ledger, Lifecycle, Ope
 use crate::placement::tables::{Sources, Tables};
 use crate::placement::{FlowState, Lane};
 
-/// The flow tables of a core, one for each family of addresses, with what it counts about their flows.
+/// The flow tables of a core, one for each address family, with the core's flow counters.
 pub(crate) struct OwnedTables<N: NetworkFunction> {
     pub(crate) v4: OwnedTable<<KeyOf<N> as FlowKey>::V4, N::Flow>,
     pub(crate) v6: OwnedTable<<KeyOf<N> as FlowKey>::V6, N::Flow>,
     pub(crate) ledger: Ledger,
 }
 
-/// The flows of one family.
+/// The flows of one address family.
 pub(crate) struct OwnedTable<K, V> {
     pub(crate) table: Table<K, V, AnyIndex>,
-    /// Where the source of each flow is counted, if sources are limited; by the flow's slot.
+    /// Where the source of each flow is counted, if sources are limited; indexed by the flow's slot.
     origins: Box<[u32]>,
 }
 
-/// A packet set's state on its way from one table to another.
-pub(crate) struct Carried<N: NetworkFunction> {
+/// A flow on its way from one table to another.
+pub(crate) struct MovingFlow<N: NetworkFunction> {
     flow: N::Flow,
     deadline: Nanos,
     assured: bool,
-    /// Who opened it, where sources are limited: its packets, which come from both ends, don't tell.
+    /// The source that opened it, if sources are limited. Its packets come from both ends, so they don't tell.
     source: Option<Host6>,
 }
 
-impl<N: NetworkFunction> Clone for Carried<N> {
+impl<N: NetworkFunction> Clone for MovingFlow<N> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<N: NetworkFunction> Copy for Carried<N> {}
+impl<N: NetworkFunction> Copy for MovingFlow<N> {}
 
 impl<N: NetworkFunction> OwnedTables<N> {
-    /// Empty tables for `sizing` flows; of no capacity for a function whose packet sets have no state.
+    /// Empty tables for `sizing` flows. Capacity 0 for functions without flows.
     pub(crate) fn new(sizing: Sizing, seed: u64, options: Tables) -> Self {
         let (flows, flows_v6) = if N::Flow::STORED { (sizing.flows, sizing.flows_v6) } else { (0, 0) };
         Self {
@@ -51,7 +51,7 @@ impl<N: NetworkFunction> OwnedTables<N> {
         }
     }
 
-    /// The flows whose deadline is later than `now`, in no particular order.
+    /// Iterates over the flows alive at `now`, in no particular order.
     pub(crate) fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         let v4 = self.v4.table.iter().map(|(key, flow, deadline)| FlowState {
             key: KeyOf::<N>::from_v4(*key),
@@ -66,12 +66,12 @@ impl<N: NetworkFunction> OwnedTables<N> {
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
-    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
     pub(crate) fn entries(&self) -> usize {
         self.v4.table.len() + self.v6.table.len()
     }
 
-    /// The most flows that there ever were at once.
+    /// The most flows at one time.
     pub(crate) fn high_water(&self) -> usize {
         self.v4.table.high_water() + self.v6.table.high_water()
     }
@@ -89,13 +89,13 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         Self { origins: Sources::origins(table.slots(), per_source.is_some()), table }
     }
 
-    /// Takes a flow out, to be put in elsewhere: no end of the flow.
-    pub(crate) fn carry_off<N: NetworkFunction<Flow = V>>(
+    /// Takes a flow out, to be put into another table. The flow doesn't end.
+    pub(crate) fn take_out<N: NetworkFunction<Flow = V>>(
         &mut self,
         key: &K,
         hash: u64,
         ledger: &mut Ledger,
-    ) -> Option<Carried<N>> {
+    ) -> Option<MovingFlow<N>> {
         let slot = self.table.find(key, hash)?;
         let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
         let source = ledger.sources.as_mut().and_then(|sources| {
@@ -104,19 +104,19 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
             sources.leave(origin);
             source
         });
-        Some(Carried { flow: self.table.remove(slot), deadline, assured, source })
+        Some(MovingFlow { flow: self.table.remove(slot), deadline, assured, source })
     }
 
-    /// Puts a flow in that was taken out elsewhere. Where there is no room it ends here, as one that was evicted.
-    pub(crate) fn carry_in<N: NetworkFunction<Flow = V>>(
+    /// Puts in a flow from another table. If there is no room, the flow ends here, as evicted.
+    pub(crate) fn put_in<N: NetworkFunction<Flow = V>>(
         &mut self,
         key: K,
         hash: u64,
-        carried: &Carried<N>,
+        carried: &MovingFlow<N>,
         now: Nanos,
         ledger: &mut Ledger,
     ) {
-        let Carried { flow, deadline, assured, source } = *carried;
+        let MovingFlow { flow, deadline, assured, source } = *carried;
         let Some(slot) = self.table.insert(key, hash, flow, deadline, now) else {
             ledger.counters.evicted += 1;
             return;
@@ -130,7 +130,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
     }
 }
 
-/// One family's table while its core opens and ends flows in it.
+/// One table, while its core opens and ends flows in it.
 pub(crate) struct Owned<'a, K, V> {
     pub(crate) flows: &'a mut OwnedTable<K, V>,
     pub(crate) ledger: &'a mut Ledger,
@@ -142,7 +142,7 @@ impl<K: Key, V: Copy + Send + 'static> Owned<'_, K, V> {
         Ending { slot, flow: *table.value(slot), deadline: table.deadline(slot), last: Nanos(0) }
     }
 
-    /// Does to the table what a flow's step asked for, but for the flow's end.
+    /// Applies the effects of a flow's step to the table, except the flow's end.
     pub(crate) fn apply(&mut self, slot: Slot, effects: Effects) {
         if let Some(deadline) = effects.deadline {
             self.flows.table.touch(slot, deadline);
@@ -153,7 +153,7 @@ impl<K: Key, V: Copy + Send + 'static> Owned<'_, K, V> {
     }
 }
 
-/// Says which flow is to go and takes nothing out: it stays until [`remove`](FlowStore::remove).
+/// Returns a flow that is to end without taking it out: it stays until [`remove`](FlowStore::remove).
 impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
     type Key = K;
 
@@ -193,7 +193,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
         let Tables { eviction, ageing, .. } = self.ledger.options;
         let OwnedTable { table, .. } = &*self.flows;
         let victim = table.overdue(now).or_else(|| table.victim(eviction, hash));
-        // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
+        // Without a timing wheel, expired flows stay in the table even if they are protected. The nearest of them may be evicted.
         let dead = || table.dead_near(hash, now).filter(|_| ageing != Ageing::Wheel);
         victim.or_else(dead).map(|slot| self.ending(slot))
     }
@@ -213,8 +213,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
 }
 
 impl<K: Key, N: NetworkFunction, R: Runner<N>> Lifecycle<'_, N, Owned<'_, K, N::Flow>, R> {
-    /// Looks for the packet's flow everywhere. Expiry is logical: past its deadline a flow is gone, whether or not its entry was
-    /// reclaimed yet.
+    /// Looks the packet's flow up in the whole table. A flow past its deadline counts as gone, whether or not it was reclaimed.
     pub(crate) fn alive(&mut self, key: &K, lane: Lane<'_, N::Meta>) -> Option<Slot> {
         let slot = self.store.flows.table.find(key, lane.hash)?;
         if self.store.flows.table.deadline(slot) > lane.now {
@@ -225,7 +224,7 @@ impl<K: Key, N: NetworkFunction, R: Runner<N>> Lifecycle<'_, N, Owned<'_, K, N::
         None
     }
 
-    /// Ends the flow at the slot.
+    /// Ends the flow at `slot`.
     pub(crate) fn end_at(&mut self, slot: Slot, lane: Lane<'_, N::Meta>, how: End) {
         let ending = self.store.ending(slot);
         self.end(&ending, (lane.now, lane.seq), how);

@@ -1,4 +1,4 @@
-//! State that one core owns: the whole of it (`sequential`), a shard (`rss`), a replica (`scr`).
+//! State that one core owns: all of it (`sequential`), a shard (`rss`), a replica (`scr`).
 
 use core::hint::cold_path;
 
@@ -9,7 +9,7 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
-use crate::placement::owned::{Carried, Owned, OwnedTable, OwnedTables};
+use crate::placement::owned::{MovingFlow, Owned, OwnedTable, OwnedTables};
 use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
@@ -20,7 +20,7 @@ pub struct Private<N: NetworkFunction> {
     shared: N::Shared<Local>,
 }
 
-/// The table of a packet's family, with what its step needs besides.
+/// The table of a packet's address family, with what its step needs.
 struct Stepping<'a, N: NetworkFunction, K> {
     nf: &'a N,
     flows: &'a mut OwnedTable<K, N::Flow>,
@@ -29,14 +29,13 @@ struct Stepping<'a, N: NetworkFunction, K> {
 }
 
 impl<N: NetworkFunction> Private<N> {
-    /// Empty state with tables for `sizing` flows, kept as tables are by default; none at all for a function whose packet
-    /// sets have no state.
+    /// Empty state with tables for `sizing` flows and default options. No tables for functions without flows.
     #[must_use]
     pub fn new(nf: &N, sizing: Sizing, seed: u64) -> Self {
         Self::with_options(nf, sizing, seed, Tables::default())
     }
 
-    /// Empty state with tables for `sizing` flows, kept by these options.
+    /// Empty state with tables for `sizing` flows and these options.
     #[must_use]
     pub fn with_options(nf: &N, sizing: Sizing, seed: u64, options: Tables) -> Self {
         Self { seed, tables: OwnedTables::new(sizing, seed, options), shared: nf.shared(&Local::keyed(seed)) }
@@ -48,17 +47,17 @@ impl<N: NetworkFunction> Private<N> {
         &self.shared
     }
 
-    /// The flows whose deadline is later than `now`, in no particular order.
+    /// Iterates over the flows alive at `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         self.tables.flows(now)
     }
 
-    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
     pub(crate) fn entries(&self) -> usize {
         self.tables.entries()
     }
 
-    /// The most flows that there ever were at once.
+    /// The most flows at one time.
     #[must_use]
     pub fn high_water(&self) -> usize {
         self.tables.high_water()
@@ -70,7 +69,7 @@ impl<N: NetworkFunction> Private<N> {
         self.tables.memory_bytes()
     }
 
-    /// Brings the packet set's entry near, or, where tables are `NEAR` already, as near as it gets.
+    /// Prefetches the flow's entry and returns its hint. With `NEAR` the tables fit the L2 cache.
     #[inline(always)]
     fn hint<const NEAR: bool>(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
         N::Speed::prefetch_entry(nf, &self.shared, meta);
@@ -86,36 +85,35 @@ impl<N: NetworkFunction> Private<N> {
         }
     }
 
-    /// Takes a packet set's state out, to be put in elsewhere: no end of the flow.
-    pub(crate) fn carry_off(&mut self, key: &KeyOf<N>, hash: u64) -> Option<Carried<N>> {
+    /// Takes a flow out, to be put into another table. The flow doesn't end.
+    pub(crate) fn take_out(&mut self, key: &KeyOf<N>, hash: u64) -> Option<MovingFlow<N>> {
         let OwnedTables { v4, v6, ledger } = &mut self.tables;
         match key.family() {
-            Family::V4(key) => v4.carry_off(&key, hash, ledger),
-            Family::V6(key) => v6.carry_off(&key, hash, ledger),
+            Family::V4(key) => v4.take_out(&key, hash, ledger),
+            Family::V6(key) => v6.take_out(&key, hash, ledger),
         }
     }
 
-    /// Puts a packet set's state in that was taken out elsewhere. Where there is no room its flow ends here, as one that was
-    /// evicted.
-    pub(crate) fn carry_in(&mut self, key: &KeyOf<N>, hash: u64, carried: &Carried<N>, now: Nanos) {
+    /// Puts in a flow from another table. If there is no room, the flow ends here, as evicted.
+    pub(crate) fn put_in(&mut self, key: &KeyOf<N>, hash: u64, carried: &MovingFlow<N>, now: Nanos) {
         let OwnedTables { v4, v6, ledger } = &mut self.tables;
         match key.family() {
-            Family::V4(key) => v4.carry_in(key, hash, carried, now, ledger),
-            Family::V6(key) => v6.carry_in(key, hash, carried, now, ledger),
+            Family::V4(key) => v4.put_in(key, hash, carried, now, ledger),
+            Family::V6(key) => v6.put_in(key, hash, carried, now, ledger),
         }
     }
 
-    /// The step of a function whose packet sets have no state of their own.
+    /// Takes the step of a function without flows.
     #[inline(always)]
-    fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {
-            // Looked at where it was written: to hand it on would copy it.
+            // Matched by reference: a move would copy the verdict.
             Opened::Flow(mut flow) => match &nf.packet(&mut cx, &mut flow, lane.meta) {
-                Ok(verdict) => settle(verdict),
+                Ok(verdict) => decided(verdict),
                 Err(never) => match *never {},
             },
-            Opened::Refused(verdict) => settle(&verdict),
+            Opened::Refused(verdict) => decided(&verdict),
         }
     }
 }
@@ -155,14 +153,14 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         if !N::Flow::STORED {
-            return self.stateless(nf, lane, settle);
+            return self.stateless(nf, lane, decided);
         }
         let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
         match lane.meta.key().family() {
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.step(key, lane, settle),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.step(key, lane, settle),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.step(key, lane, decided),
         }
     }
 
@@ -187,7 +185,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
 }
 
 impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
-    /// What opens and ends flows in this table.
+    /// The life cycle code for this table.
     #[inline]
     fn lifecycle(&mut self) -> Lifecycle<'_, N, Owned<'_, K, N::Flow>, OnLocal<'_, N>> {
         let Self { nf, flows, ledger, shared } = self;
@@ -195,7 +193,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     }
 
     #[inline(always)]
-    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             lane.spill_to_memory(|lane| self.end(slot, lane, End::Expired));
@@ -203,12 +201,12 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         let Some(entry) = self.flows.table.entry_near(&key, lane.hint, lane.now) else {
             let is_absent = self.flows.table.is_absent(lane.hint);
             if is_absent && (lane.replayed || N::Speed::SELECTIVE) && N::Speed::refuses(self.nf, lane.meta) {
-                // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
-                return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(lane, settle) };
+                // A replayed packet needs no verdict, and a refused one has no other effect.
+                return if lane.replayed { decided(&Verdict::forward()) } else { self.refuse(lane, decided) };
             }
-            return settle(&lane.spill_to_memory(|lane| self.step_slowly(key, lane, is_absent)));
+            return decided(&lane.spill_to_memory(|lane| self.step_slowly(key, lane, is_absent)));
         };
-        let (slot, effects) = packet(self.nf, self.shared, entry, lane, settle);
+        let (slot, effects) = packet(self.nf, self.shared, entry, lane, decided);
         if let Some(effects) = effects {
             lane.spill_to_memory(|lane| self.take_effect(slot, lane, effects));
         }
@@ -233,8 +231,8 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         decided
     }
 
-    /// Takes equal steps at once, if that comes to the same: nothing is to be reclaimed meanwhile, and the flow is alive even at the
-    /// last of them without the others, so that it doesn't end in between.
+    /// Takes equal steps at once, if the outcome is the same: no flow is due to be reclaimed, and the flow would still be alive at the last
+    /// step without the others, so it can't expire between two of them.
     #[inline]
     fn fold(mut self, key: &K, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
         if self.flows.table.is_due(last.now) {
@@ -251,7 +249,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         true
     }
 
-    /// Does what a step asked for and is not done with every packet.
+    /// Applies the effects of a step that are not needed for every packet.
     #[inline(never)]
     fn take_effect(&mut self, slot: Slot, lane: Lane<'_, N::Meta>, effects: Effects) {
         let mut lifecycle = self.lifecycle();
@@ -266,25 +264,25 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         self.lifecycle().end_at(slot, lane, how);
     }
 
-    /// Hands on a packet that no flow is opened for. In place, so that of its verdict nothing is stored.
+    /// Refuses a packet without opening a flow. Inlined, so the verdict is not stored.
     #[inline(always)]
-    fn refuse(&self, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn refuse(&self, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(self.shared, LocalTx::default(), lane.now, lane.seq);
         match &always(self.nf.open(&mut cx, lane.meta)) {
-            Opened::Refused(verdict) => settle(verdict),
+            Opened::Refused(verdict) => decided(verdict),
             Opened::Flow(_) => unreachable!("the function refuses this packet"),
         }
     }
 }
 
-/// Gives the packet to its flow. What the step asks for and the entry alone can't grant is handed back.
+/// Calls `packet` with the flow. Returns the effects that must still be applied.
 #[inline(always)]
 fn packet<N: NetworkFunction, K: Key>(
     nf: &N,
     shared: &N::Shared<Local>,
     mut entry: Entry<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
-    settle: impl FnOnce(&Verdict),
+    decided: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {
     let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq);
     let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
@@ -297,23 +295,23 @@ fn packet<N: NetworkFunction, K: Key>(
     let Some(deadline) = ordinary else {
         cold_path();
         let verdict = always(decision);
-        settle_apart(settle, &verdict);
+        call_rarely(decided, &verdict);
         return (entry.slot(), Some(Effects { deadline, close, assured }));
     };
     match &decision {
-        Ok(verdict) => settle(verdict),
+        Ok(verdict) => decided(verdict),
         Err(never) => match *never {},
     }
     let moved = entry.move_deadline(deadline);
-    // Put together anew, so that nobody else needs it in one piece.
+    // Built anew, so no other code needs the original as a whole.
     let effects = Effects { deadline: Some(deadline), close: false, assured: false };
     (entry.slot(), (!moved).then_some(effects))
 }
 
-/// A call, for verdicts on the rarer ways of a step.
+/// Keeps the verdict's effect out of line for rare paths of a step.
 #[inline(never)]
-fn settle_apart(settle: impl FnOnce(&Verdict), verdict: &Verdict) {
-    settle(verdict);
+fn call_rarely(decided: impl FnOnce(&Verdict), verdict: &Verdict) {
+    decided(verdict);
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use memory::transactional::Place;
 
-/// An order of transactions, by their cores, for a run that is to repeat another.
+/// The order in which cores commit their transactions, for a run that repeats another.
 pub struct ReplayOrder {
     cores: Vec<u16>,
     at: AtomicUsize,
-    /// The thread of each core that has waited, to be woken when its turn comes.
+    /// The thread of each core that sleeps until it is next.
     waiting: Vec<Mutex<Option<Thread>>>,
 }
 
 impl ReplayOrder {
-    /// The order of transactions that had these places, by core, each core's in the order that it made them.
+    /// Makes the order from the places of recorded transactions. `places` has the places of each core, in the core's own order.
     pub(crate) fn of<'a>(places: impl IntoIterator<Item = &'a [Place]>) -> Arc<Self> {
         let (mut all, mut waiting): (Vec<(Place, usize, usize)>, _) = (Vec::new(), Vec::new());
         for (core, places) in places.into_iter().enumerate() {
@@ -28,21 +28,21 @@ impl ReplayOrder {
         Arc::new(Self { cores, at: AtomicUsize::new(0), waiting })
     }
 
-    /// Waits until it is this core's turn.
+    /// Waits until this core is next.
     ///
     /// # Panics
-    /// When nothing happens for long: then the run is not the one that was recorded.
+    /// If nothing happens for [`STALLED`]: then this run isn't the one that was recorded.
     pub(crate) fn wait(&self, core: usize) {
         for _ in 0..YIELDS {
-            if self.is_turn(core) {
+            if self.is_next(core) {
                 return;
             }
             thread::yield_now();
         }
         *self.waiter(core) = Some(thread::current());
         let (mut last, mut waited) = (self.place(), Duration::ZERO);
-        while !self.is_turn(core) {
-            // A process that was suspended has waited for one look, not for all that time.
+        while !self.is_next(core) {
+            // A process that was suspended counts one look, not the whole time.
             thread::park_timeout(LOOK);
             waited = if self.place() == last { waited + LOOK } else { Duration::ZERO };
             last = self.place();
@@ -50,20 +50,20 @@ impl ReplayOrder {
         }
     }
 
-    /// Whether it is this core's turn, or nobody's any more.
-    fn is_turn(&self, core: usize) -> bool {
+    /// True if this core is next, or the order has ended.
+    fn is_next(&self, core: usize) -> bool {
         self.cores.get(self.place()).is_none_or(|&next| usize::from(next) == core)
     }
 
     fn place(&self) -> usize {
-        // ORDERING: Acquire, with the release in `pass`: all that came before is seen.
+        // ORDERING: Acquire pairs with the Release in `pass`: all earlier transactions are visible.
         self.at.load(Ordering::Acquire)
     }
 
-    /// This core's transaction has committed: the next may go on.
+    /// Ends this core's transaction and wakes the next core.
     pub(crate) fn pass(&self) {
-        // ORDERING: Release, with `place`. Who begins to wait now and has not left its name yet looks at the place behind the lock that it leaves
-        // its name under, and so sees this.
+        // ORDERING: Release pairs with the Acquire in `place`. A core that starts to wait now registers its thread under a lock and then
+        // reads the place, so it sees this addition.
         let next = self.at.fetch_add(1, Ordering::Release) + 1;
         match self.cores.get(next) {
             Some(&core) => self.wake(usize::from(core)),
@@ -82,9 +82,9 @@ impl ReplayOrder {
     }
 }
 
-/// How often a core looks whether its turn has come before it sleeps.
+/// How often a core yields and checks whether it is next before it sleeps.
 const YIELDS: usize = 16;
-/// How long a run that repeats another may stand still.
+/// How long the run may make no progress.
 const STALLED: Duration = Duration::from_secs(20);
-/// How long a core sleeps at most.
+/// How long a core sleeps at most before it looks again.
 const LOOK: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
-//! State in shards that change cores: one for each bucket of the indirection table (`rss++`), and a replica on every core of
-//! the few packet sets that are too heavy for any one of them (`hybrid`).
+//! State in shards that move between cores: one shard for each bucket of the indirection table (`rss++`), and on every core a replica of
+//! the elephants, the few packet sets that are too heavy for one core (`hybrid`).
 //!
-//! Each bucket's flows lie in tables of their own, so that moving a bucket is moving a pointer.
+//! Each bucket has tables of its own, so moving a bucket moves a pointer.
 
 use std::sync::Arc;
 
@@ -24,26 +24,26 @@ pub struct Sharded<N: NetworkFunction> {
     core: u16,
     cores: usize,
     seed: u64,
-    /// By bucket; `None` for those of other cores.
+    /// The shards by bucket; `None` for buckets of other cores.
     shards: Vec<Option<Box<Private<N>>>>,
-    /// The elephants; `None` where there are none by design.
+    /// The elephants; `None` under `rss++`.
     replica: Option<Box<Private<N>>>,
     exchange: Arc<Exchange<N>>,
 }
 
-/// How much there is of what.
+/// The size and kind of the state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Whether cores have replicas of elephants.
+    /// True if cores have replicas of elephants.
     pub replicated: bool,
     /// The flows of all shards together.
     pub sizing: Sizing,
-    /// What hashes are keyed by.
+    /// The hash seed.
     pub seed: u64,
 }
 
 impl<N: NetworkFunction> Sharded<N> {
-    /// Empty state, dealt out bucket by bucket as `table` says.
+    /// Empty state for each core. `table` has the core of each bucket.
     pub(crate) fn cores(nf: &N, table: &[u16], cores: usize, layout: Layout, tables: Tables) -> Vec<Self> {
         let Layout { replicated, sizing, seed } = layout;
         let exchange = Arc::new(Exchange::new());
@@ -66,7 +66,7 @@ impl<N: NetworkFunction> Sharded<N> {
         (0..cores).map(of).collect()
     }
 
-    /// The shards that are here.
+    /// The shards that this core has now.
     pub fn shards(&self) -> impl Iterator<Item = &Private<N>> {
         self.shards.iter().flatten().map(|shard| &**shard)
     }
@@ -77,7 +77,7 @@ impl<N: NetworkFunction> Sharded<N> {
         self.replica.as_deref()
     }
 
-    /// Gives the empty shards to cores as `table` says, before anything has run.
+    /// Deals the empty shards to cores by `table`. Call it before anything has run.
     pub(crate) fn deal(all: &mut [&mut Self], table: &[u16]) {
         for (bucket, owner) in table.iter().enumerate() {
             let shard = all.iter_mut().find_map(|core| core.shards[bucket].take());
@@ -119,7 +119,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
         self.seed
     }
 
-    /// Nothing for what is still to come to this core.
+    /// Does nothing for a shard that has not come to this core yet.
     #[inline(always)]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
         if let Some(part) = self.part(bucket) {
@@ -127,7 +127,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
         }
     }
 
-    /// Records are of elephants, whose state is in the replica.
+    /// Asked for records, which are of elephants; their state is in the replica.
     fn fits_l2(&self) -> bool {
         self.replica().is_some_and(Placement::<N>::fits_l2)
     }
@@ -143,10 +143,10 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let sprayed = lane.bucket == Packet::SPRAYED;
         let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
-        part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
+        part.as_deref_mut().expect(OWNED).step(nf, lane, decided);
     }
 
     fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
@@ -154,12 +154,12 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
-        // Replicas first, and as far at all cores: how far shards come differs from core to core.
+        // Replicas first, and equally far on all cores. How far shards get differs from core to core.
         let more = self.replica.as_deref_mut().is_some_and(|replica| replica.age(nf, now, last));
         self.shards.iter_mut().flatten().any(|shard| shard.age(nf, now, last)) | more
     }
 
-    /// What happened to the flows of the shards that are here now; of elephants, on core 0.
+    /// The counters of the shards that are here now. Core 0 also counts the elephants.
     fn flow_counters(&self) -> FlowCounters {
         let mut total = FlowCounters::default();
         let replica = self.replica().filter(|_| self.core == 0);
@@ -168,26 +168,26 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     fn release(&mut self, moves: &Moves<'_, N::Meta>) {
-        for Move { ticket, what } in moves.list {
-            let name = (moves.lap, *ticket);
+        for Move { number, what } in moves.list {
+            let name = (moves.lap, *number);
             match what {
                 What::Bucket { bucket, from, .. } if *from == self.core => {
                     let shard = self.shards[usize::from(*bucket)].take().expect(OWNED);
                     self.exchange.park(name, Cargo::Shard(shard), 1);
                 }
-                // The owner takes it like the others: were its own the first in its replica, the replicas would age in orders of their
-                // own, and a flow past its deadline could be reclaimed in one and demoted in the next.
+                // The owner takes the flow in like the others. If it put its own flow in first, replicas would age in different orders, and
+                // an expired flow could be reclaimed in one replica and demoted in another.
                 What::Promote(one) if one.owner == self.core => {
                     let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
-                    let carried = shard.carry_off(&one.meta.key(), one.hash);
+                    let carried = shard.take_out(&one.meta.key(), one.hash);
                     self.exchange.park(name, Cargo::Flow(carried), self.cores);
                 }
                 What::Demote(one) => {
                     let key = one.meta.key();
-                    let carried = self.replica.as_mut().and_then(|replica| replica.carry_off(&key, one.hash));
+                    let carried = self.replica.as_mut().and_then(|replica| replica.take_out(&key, one.hash));
                     if let (Some(carried), true) = (carried, one.owner == self.core) {
                         let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
-                        shard.carry_in(&key, one.hash, &carried, moves.time);
+                        shard.put_in(&key, one.hash, &carried, moves.time);
                     }
                 }
                 What::Bucket { .. } | What::Promote(_) => {}
@@ -200,7 +200,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
             .list
             .iter()
             .filter(|one| comes(&one.what, self.core))
-            .all(|one| self.exchange.holds((moves.lap, one.ticket)))
+            .all(|one| self.exchange.holds((moves.lap, one.number)))
     }
 
     fn wait(&self, moves: &Moves<'_, N::Meta>) -> bool {
@@ -208,13 +208,13 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
-        for Move { ticket, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
-            let name = (moves.lap, *ticket);
+        for Move { number, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
+            let name = (moves.lap, *number);
             match what {
                 What::Bucket { bucket, .. } => self.shards[usize::from(*bucket)] = self.exchange.take_shard(name),
                 What::Promote(one) => {
                     if let (Some(carried), Some(replica)) = (self.exchange.take_flow(name), &mut self.replica) {
-                        replica.carry_in(&one.meta.key(), one.hash, &carried, moves.time);
+                        replica.put_in(&one.meta.key(), one.hash, &carried, moves.time);
                     }
                 }
                 What::Demote(_) => {}
@@ -227,7 +227,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 }
 
-/// Whether a core has to take something, from another or from itself.
+/// True if `core` has to take in state for this move, from another core or from itself.
 fn comes<M>(what: &What<M>, core: u16) -> bool {
     match what {
         What::Bucket { to, .. } => *to == core,

@@ -1,5 +1,5 @@
-//! State that all cores share (`shared`): each entry under a lock of its own, or, if asked for and where steps add up, stepped on
-//! by one atomic operation; where packet sets share state, all of it under one lock.
+//! State in one table that all cores share (`shared`). If packet sets share nothing, each entry has a lock, or a step is one atomic
+//! operation where that was chosen and steps add up. If packet sets share state, one lock guards everything.
 
 use flow::shared::{Adding, Locking};
 use flow::{EntryGuard, Hint};
@@ -12,11 +12,11 @@ use crate::placement::striped::{Commit, Striped};
 use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
-/// A core's handle on the state that all cores share.
-pub struct Shared<N: NetworkFunction>(Way<N>);
+/// A core's handle on the shared state.
+pub struct Shared<N: NetworkFunction>(SharedTables<N>);
 
-enum Way<N: NetworkFunction> {
-    /// An atomic operation for each step ([`EntryGuard::Atomic`]).
+enum SharedTables<N: NetworkFunction> {
+    /// One atomic operation for each step ([`EntryGuard::Atomic`]).
     Sums(ByEntry<N, Adding>),
     /// A lock for each entry.
     Entries(ByEntry<N, Locking>),
@@ -24,44 +24,44 @@ enum Way<N: NetworkFunction> {
     Stripes(Striped<N>),
 }
 
-/// What is asked of state that all cores share while nobody steps.
+/// Reads and controls the whole shared state while no core steps.
 pub(crate) trait Whole<N: NetworkFunction> {
-    /// From now on the order of the steps is kept.
+    /// Records the order of steps from now on.
     fn record(&self);
 
-    /// The parts that state falls into, as this core knows it, at `now`.
+    /// The independent parts of the state at `now`, as this core sees them.
     fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>>;
 
-    /// The fingerprint of what packet sets share, if each core has its own of that.
+    /// The fingerprint of the function's shared state, if each core has one of its own.
     fn own_fingerprint(&self, nf: &N) -> Option<u64>;
 
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// What the function reports from these flows, which are those of all cores.
+    /// The function's report on `flows`, the flows of all cores.
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report>;
 
-    /// What happened to flows, on all cores.
+    /// The flow counters of all cores.
     fn all_flow_counters(&self) -> FlowCounters;
 
-    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
 
-    /// The most flows that there ever were at once, added up over stripes.
+    /// The most flows at one time, summed over stripes.
     fn high_water(&self) -> usize;
 
     /// The memory of the tables, in bytes.
     fn memory_bytes(&self) -> usize;
 }
 
-/// A part of the state that nothing else shares, with the steps that made it so.
+/// A part of the state that shares nothing with other parts, and the steps that led to it.
 #[derive(Debug)]
 pub struct Part<N: NetworkFunction> {
-    /// An order in which a sequential run takes these steps alike.
+    /// The steps, in an order in which a sequential run has the same outcome.
     pub commits: Vec<Commit>,
     /// The flows that are alive.
     pub flows: Vec<FlowState<N>>,
-    /// The fingerprint of what packet sets share, as each of those who keep it has it.
+    /// The fingerprints of the function's shared state: one, or one for each core.
     pub shared: Vec<u64>,
 }
 
@@ -72,43 +72,43 @@ impl<N: NetworkFunction> Shared<N> {
         match (N::DESCRIPTION.sharing, N::Flow::STORED) {
             (Sharing::Nothing, true) if N::Speed::ADDS && tables.guard == EntryGuard::Atomic => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Sums(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Sums(handle))).collect()
             }
             (Sharing::Nothing, true) => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Entries(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Entries(handle))).collect()
             }
             (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
                 let handles = Striped::handles(nf, cores, sizing, seed, tables);
-                handles.into_iter().map(|handle| Self(Way::Stripes(handle))).collect()
+                handles.into_iter().map(|handle| Self(SharedTables::Stripes(handle))).collect()
             }
         }
     }
 
-    /// From now on the order of the steps is kept. It grows with every step: for verification alone.
+    /// Records the order of steps from now on. The record grows with every step, so it is for verification only.
     pub fn record(&self) {
         self.whole().record();
     }
 
-    /// The parts that state falls into, as `handles`, the cores' handles on it, have left them at `now`.
+    /// The independent parts of the state at `now`. `handles` are the handles of all cores.
     ///
     /// # Panics
-    /// When there are no handles.
+    /// If there are no handles.
     pub fn parts<'a>(handles: impl IntoIterator<Item = &'a Self>, nf: &N, now: Nanos) -> Vec<Part<N>> {
         let mut handles = handles.into_iter();
-        let mut parts = handles.next().expect("a fleet has at least one core").whole().parts(nf, now);
+        let mut parts = handles.next().expect("an engine has at least one core").whole().parts(nf, now);
         for part in &mut parts {
             part.shared.extend(handles.by_ref().filter_map(|handle| handle.whole().own_fingerprint(nf)));
         }
         parts
     }
 
-    /// What is asked of all of it.
+    /// The whole state, for reading and control.
     pub(crate) fn whole(&self) -> &dyn Whole<N> {
         match &self.0 {
-            Way::Sums(entries) => entries,
-            Way::Entries(entries) => entries,
-            Way::Stripes(stripes) => stripes,
+            SharedTables::Sums(entries) => entries,
+            SharedTables::Entries(entries) => entries,
+            SharedTables::Stripes(stripes) => stripes,
         }
     }
 }
@@ -118,58 +118,58 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
 
     fn seed(&self) -> u64 {
         match &self.0 {
-            Way::Sums(entries) => entries.seed(),
-            Way::Entries(entries) => entries.seed(),
-            Way::Stripes(stripes) => stripes.seed(),
+            SharedTables::Sums(entries) => entries.seed(),
+            SharedTables::Entries(entries) => entries.seed(),
+            SharedTables::Stripes(stripes) => stripes.seed(),
         }
     }
 
     #[inline]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
         match &self.0 {
-            Way::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
-            Way::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
-            Way::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
+            SharedTables::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
+            SharedTables::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
+            SharedTables::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
         }
     }
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         match &self.0 {
-            Way::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
-            Way::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
-            Way::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            SharedTables::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
         }
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         match &mut self.0 {
-            Way::Entries(entries) => entries.step(nf, lane, settle),
-            // Compiled for functions alone that may be here.
-            Way::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, settle),
-            Way::Sums(_) => {}
-            Way::Stripes(stripes) => stripes.step(nf, lane, settle),
+            SharedTables::Entries(entries) => entries.step(nf, lane, decided),
+            // Compiled only for functions that can be here.
+            SharedTables::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, decided),
+            SharedTables::Sums(_) => {}
+            SharedTables::Stripes(stripes) => stripes.step(nf, lane, decided),
         }
     }
 
     #[inline]
     fn rest(&mut self) {
-        if let Way::Sums(entries) = &mut self.0 {
+        if let SharedTables::Sums(entries) = &mut self.0 {
             entries.rest();
         }
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         match &mut self.0 {
-            Way::Sums(entries) => entries.age(nf, now, last),
-            Way::Entries(entries) => entries.age(nf, now, last),
-            Way::Stripes(stripes) => stripes.age(nf, now, last),
+            SharedTables::Sums(entries) => entries.age(nf, now, last),
+            SharedTables::Entries(entries) => entries.age(nf, now, last),
+            SharedTables::Stripes(stripes) => stripes.age(nf, now, last),
         }
     }
 
     fn fail(&mut self) {
-        if let Way::Sums(entries) = &mut self.0 {
+        if let SharedTables::Sums(entries) = &mut self.0 {
             entries.fail();
         }
     }

@@ -1,6 +1,6 @@
-//! State that all cores share: one table cut into stripes by hash, each under its lock (`shared`).
+//! State in one table that all cores share, cut into stripes by hash, each with a lock (`shared`).
 //!
-//! A function whose packet sets share state of their own gets a single stripe, so that its whole step is under one lock.
+//! A function whose packet sets share state gets a single stripe: one lock guards its whole step.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,38 +15,38 @@ use crate::placement::shared::{Part, Whole};
 use crate::placement::tables::Tables;
 use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 
-/// A core's handle on the stripes that all cores share.
+/// A core's handle on the stripes.
 pub(crate) struct Striped<N: NetworkFunction> {
     table: Arc<Stripes<N>>,
 }
 
-/// A step in the order in which its stripe saw it.
+/// A committed step, in the order of its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The packet.
     pub seq: Seq,
-    /// The time that the step went by: the packet's, or a later one that the stripe had already seen.
+    /// The time of the step: the packet's time, or the stripe's if that was later.
     pub now: Nanos,
 }
 
 struct Stripes<N: NetworkFunction> {
     stripes: Vec<Mutex<Stripe<N>>>,
     mask: u64,
-    /// What the stripes' tables are keyed by.
+    /// The hash seed of the tables.
     seed: u64,
     recording: AtomicBool,
 }
 
-/// Aligned so that two locks never share a line.
+/// Aligned so that two locks never share a cache line.
 #[repr(align(128))]
 struct Stripe<N: NetworkFunction> {
     state: Private<N>,
-    /// Cores hold packets of different ages; state moves forward only.
+    /// Cores have packets of different times; the stripe's time never goes back.
     now: Nanos,
     commits: Vec<Commit>,
 }
 
-/// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
+/// Enough stripes that two cores rarely meet, few enough that each holds a fair sample of the flows.
 const STRIPES_MAX: usize = 256;
 
 impl<N: NetworkFunction> Striped<N> {
@@ -69,20 +69,20 @@ impl<N: NetworkFunction> Striped<N> {
         (0..cores).map(|_| Self { table: Arc::clone(&table) }).collect()
     }
 
-    /// Visits the state of each stripe.
+    /// Calls `visit` with the state of each stripe.
     fn each<T>(&self, mut visit: impl FnMut(&Private<N>) -> T) -> Vec<T> {
         self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
     }
 }
 
 impl<N: NetworkFunction> Whole<N> for Striped<N> {
-    /// Each stripe keeps the order of its steps.
+    /// Each stripe records the order of its steps.
     fn record(&self) {
         // ORDERING: Relaxed. Set before the cores start; starting a thread orders it.
         self.table.recording.store(true, Ordering::Relaxed);
     }
 
-    /// Stripes touch disjoint state, so any order of the stripes serves.
+    /// Stripes are independent, so their order doesn't matter.
     fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>> {
         let part = |stripe: &Mutex<Stripe<N>>| {
             let Stripe { state, commits, .. } = &*lock(stripe);
@@ -101,7 +101,7 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
     }
 
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report> {
-        // Where packet sets share state there is one stripe.
+        // If packet sets share state, there is only one stripe.
         self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared()))
     }
 
@@ -131,7 +131,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         self.table.seed
     }
 
-    /// The lines of the lock's stripe can't be asked for without holding the lock.
+    /// Does nothing: a stripe's tables can't be read without its lock.
     #[inline]
     fn prefetch(&self, _: &N, _: &N::Meta, _: u64, _: u16) {}
 
@@ -140,8 +140,8 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
-        // The middle bits: the table inside goes by the outer ones.
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
+        // The middle bits; the stripe's table uses the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);
         let now = lane.now.max(stripe.now);
@@ -150,15 +150,15 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         if self.table.recording.load(Ordering::Relaxed) {
             stripe.commits.push(Commit { seq: lane.seq, now });
         }
-        let mut decided = None;
+        let mut outcome = None;
         let ticket = Ticket { now, ..*lane.ticket };
-        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| decided = Some(*verdict));
-        // What follows touches the packet alone.
+        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| outcome = Some(*verdict));
+        // The rest concerns the packet only.
         drop(stripe);
-        decided.as_ref().map(settle);
+        outcome.as_ref().map(decided);
     }
 
-    /// Every core ages all stripes: others may be long at their packets.
+    /// Every core ages all stripes, because another core may be busy with packets for long.
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         self.table.stripes.iter().any(|stripe| {
             let Stripe { state, now: latest, .. } = &mut *lock(stripe);
@@ -167,19 +167,19 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         })
     }
 
-    /// All cores share the stripes, so no core counts them as its own.
+    /// Zero: all cores share the stripes.
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
     }
 }
 
-/// A stripe's part of `flows`, with room for the spread of a fair hash (eight standard deviations), never more than all.
+/// The capacity of one stripe: an equal part of `flows` plus eight standard deviations of a fair hash, at most all.
 pub(crate) fn share(flows: usize, stripes: usize) -> usize {
     let mean = flows.div_ceil(stripes);
     flows.min(mean + 8 * mean.isqrt() + 16)
 }
 
-/// A panic inside a step is reported by its own core; the others may finish what they hold.
+/// Takes the lock even if it is poisoned. The core whose step panicked reports that; the others finish their work.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,41 +1,40 @@
-//! How flow tables are kept: which index, who ages, what happens when room runs short.
+//! Table options: the index, ageing, eviction, limits.
 
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction, Plan, Slot, Table};
 use nf::{Flow, Meta, NetworkFunction, Reason, Sharing, Speed};
 use packet::{Host, Host6, Nanos};
 
-/// How flow tables are kept. The default is what [`Plan`] and [`Eviction`] are by default, and no limits.
+/// Options of the flow tables. The defaults are those of [`Plan`] and [`Eviction`], without limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// The index that finds flows.
     pub index: IndexKind,
-    /// Who finds the flows whose deadline has passed.
+    /// How expired flows are found.
     pub ageing: Ageing,
-    /// Which flow makes room when a table is full.
+    /// Which flow is evicted when a table is full.
     pub eviction: Eviction,
-    /// From so many percent of the capacity on, ever more of the new flows are turned away: none at that point, all of them
-    /// at 100 %.
+    /// Early drop starts at this percentage of the capacity: 0 % of new flows are refused there, 100 % at a full table.
     pub early_drop_percent: Option<u8>,
-    /// How many flows a source may have in a table at once.
+    /// How many flows one source may have in a table at once.
     pub per_source: Option<u32>,
-    /// What keeps cores apart on an entry that they share.
+    /// What keeps cores apart on a shared entry.
     pub guard: EntryGuard,
 }
 
-/// Why a new flow isn't let in.
+/// Why a new flow is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There is no room.
+    /// The table is full.
     Full,
-    /// There will soon be none.
+    /// Early drop: the table fills up.
     Early,
-    /// Its source has enough.
+    /// The source has too many flows.
     Source,
 }
 
 impl Refusal {
-    /// What becomes of a packet that a function would have dropped for want of room.
+    /// The drop reason for a packet that would be dropped for a full table.
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Full => Reason::TABLE_FULL,
@@ -46,48 +45,45 @@ impl Refusal {
 }
 
 impl Tables {
-    /// Whether a function's flows can be kept so; otherwise why not.
+    /// Checks that these options suit the function.
     ///
     /// # Errors
-    /// The reason in a sentence.
+    /// The reason why not, as a sentence.
     pub fn accepts<N: NetworkFunction>(&self, _: &N) -> Result<(), String> {
         let name = N::DESCRIPTION.name;
         if !N::Flow::STORED && *self != Self::default() {
-            return Err(format!(
-                "{name} keeps its state in tables of its own, so nothing about flow tables can be chosen for it"
-            ));
+            return Err(format!("{name} has no flow tables, so the options of flow tables can't be used with it"));
         }
         if self.guard == EntryGuard::Atomic {
             adds_up(name, N::Speed::ADDS, N::DESCRIPTION.sharing)?;
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
             return Err(format!(
-                "{name} doesn't say which source a flow is of, so the flows of a source can't be limited"
+                "{name} doesn't tell the sources of its flows, so the flows of a source can't be limited"
             ));
         }
         Ok(())
     }
 
-    /// Whether a new flow is turned away ahead of a full table. `chance` is as good as random; engines that have to agree
-    /// make it of what they agree on.
+    /// Decides on an early drop. `chance` is a pseudo-random number; replicas compute it from data that they agree on.
     #[inline]
     pub(crate) fn drops_early(&self, len: usize, capacity: usize, chance: u32) -> bool {
         let Some(percent) = self.early_drop_percent else { return false };
         let start = capacity * usize::from(percent.min(100)) / 100;
         let (above, room) = ((len + 1).saturating_sub(start) as u64, (capacity - start) as u64);
-        // The share of the room above the mark that is taken, held against a fraction of 2^32.
+        // Compares the used share of the room above the mark with a fraction of 2^32.
         above > 0 && u64::from(chance) * room < above << 32
     }
 }
 
-/// Whether the steps of a function are single atomic operations on their entries; why not.
+/// Checks that the function's steps can be atomic operations on entries. The error says why not.
 fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
     match sharing {
         Sharing::Shares(what) => {
-            Err(format!("packet sets of {name} share {what}, so its steps take turns at one lock: leave --guard out"))
+            Err(format!("packet sets of {name} share {what}, so one lock guards all its steps: leave --guard out"))
         }
         Sharing::Nothing if !adds => Err(format!(
-            "a step of {name} is more than an atomic operation does, so its entries are shared under locks: leave --guard out"
+            "a step of {name} is more than one atomic operation can do, so its entries have locks: leave --guard out"
         )),
         Sharing::Nothing => Ok(()),
     }
@@ -96,26 +92,26 @@ fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
 /// How many flows each source has in the tables of one core.
 pub(crate) struct Sources {
     most: u32,
-    /// By address, IPv4 as IPv6 maps it: this is no matter of every packet.
+    /// Keyed by address; IPv4 is mapped into IPv6. Simple rather than fast: not every packet comes here.
     counts: Table<Host6, u32>,
 }
 
-/// The source's place for a flow that has none.
+/// The origin of a flow without a source.
 const NOBODY: u32 = u32::MAX;
 
 impl Sources {
-    /// Counts for at most so many flows.
+    /// Counts sources for at most `flows` flows.
     pub(crate) fn new(most: u32, flows: usize, seed: u64) -> Self {
         let plan = Plan { capacity: flows, ageing: Ageing::None, seed, ..Plan::default() };
         Self { most, counts: Table::planned(plan) }
     }
 
-    /// Room for each flow's source, by the flow's slot; none where nobody asks.
+    /// The origin of each flow, indexed by the flow's slot. Empty if sources aren't limited.
     pub(crate) fn origins(slots: usize, limited: bool) -> Box<[u32]> {
         vec![NOBODY; if limited { slots } else { 0 }].into()
     }
 
-    /// Counts one more flow of the source, unless it has enough; where its count is, for [`leave`](Self::leave).
+    /// Counts one more flow of the source, unless it has too many. Returns the origin for [`leave`](Self::leave).
     pub(crate) fn enter(&mut self, source: Option<Host>) -> Result<u32, Refusal> {
         let Some(source) = source else { return Ok(NOBODY) };
         let key = match source {
@@ -131,20 +127,20 @@ impl Sources {
         Ok(slot.index() as u32)
     }
 
-    /// Counts a flow that was let in elsewhere, even where its source has enough: it opens nothing, and replicas that take flows
-    /// in in different orders come to the same counts.
+    /// Counts a flow that moves here, even beyond the limit: it is no new flow, and replicas that take flows in different orders must have
+    /// the same counts.
     pub(crate) fn take_in(&mut self, source: Option<Host6>) -> u32 {
         let Some(slot) = source.and_then(|source| self.place(source)) else { return NOBODY };
         *self.counts.value_mut(slot) += 1;
         slot.index() as u32
     }
 
-    /// Where the source is counted, from now on if it wasn't.
+    /// Finds the source's count, or starts one.
     fn place(&mut self, source: Host6) -> Option<Slot> {
         let hash = self.counts.hash(&source);
         match self.counts.find(&source, hash) {
             Some(slot) => Some(slot),
-            // As many counts as flows, so there is room unless the hash is at fault.
+            // There are as many counts as flows, so only bad luck with hashes leaves no room.
             None => self.counts.insert(source, hash, 0, Nanos::NEVER, Nanos(0)),
         }
     }
@@ -154,7 +150,7 @@ impl Sources {
         (origin != NOBODY).then(|| *self.counts.key(self.counts.slot(origin as usize)))
     }
 
-    /// A flow whose source was counted at `origin` has ended.
+    /// Discounts a flow whose source was counted at `origin`.
     pub(crate) fn leave(&mut self, origin: u32) {
         if origin == NOBODY {
             return;

@@ -1,8 +1,7 @@
-//! State that packet sets share, in memory that cores change by transactions (`transactional`); what a packet set has of its own
-//! is sharded, as `rss` does it.
+//! Shared state in transactional memory (`transactional`). Flows are in private shards, as under `rss`.
 //!
-//! A packet's step is one transaction, and so is the end of a flow whose deadline has passed. Handlers work on a copy of the
-//! flow, and tables change once a transaction has committed, so one that fails leaves nothing behind.
+//! A packet's step is one transaction. So is the end of an expired flow. Handlers work on a copy of the flow, and tables change after the
+//! transaction has committed, so a failed transaction changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,60 +15,60 @@ use nf::{
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER_PACKET, Runner, tell_end};
+use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER_PACKET, Runner, expire_if_closed};
 use crate::placement::owned::{Owned, OwnedTable, OwnedTables};
 use crate::placement::replay_order::ReplayOrder;
 use crate::placement::tables::Tables;
 use crate::placement::{BURST, FlowState, Lane, Placement, records_are_of_all};
 
-/// A core's handle on the state that all cores share, and its shard of the rest.
+/// A core's handle on the shared state, and its shard of the flows.
 pub struct Transacted<N: Function> {
     tables: OwnedTables<N>,
     common: Arc<Common<N>>,
-    own: Own,
+    transactor: Transactor,
     seed: u64,
-    /// How many packets the next transaction takes, where packet sets have no state of their own.
+    /// How many packets the next transaction takes, for functions without flows.
     batch: usize,
     verdicts: Box<[Verdict; BURST]>,
 }
 
-/// A core's way to transactions.
-struct Own {
+/// Runs a core's transactions and counts them.
+struct Transactor {
     session: Session,
     tally: Transactions,
     order: Order,
 }
 
-/// What all cores share.
+/// The state that all cores share.
 struct Common<N: Function> {
     memory: Transactional,
     shared: N::Shared<Transactional>,
 }
 
-/// What became of transactions.
+/// How many transactions committed and failed, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
-    /// Those that committed.
+    /// Transactions that committed.
     pub committed: u64,
-    /// Those that failed and were run again.
+    /// Attempts that failed and ran again.
     pub aborted: u64,
-    /// Those of the committed that had to be given a turn in which nothing else went on.
+    /// Committed transactions that had to run alone, while no other was active.
     pub turns: u64,
-    /// Who was in whose way, where that was [recorded](Transacted::profile).
+    /// The conflicting operations, with counts, if they are [recorded](Transacted::profile).
     pub collisions: HashMap<Collision, u64>,
 }
 
-/// Whether the order of transactions matters, beyond that there is one.
+/// How transactions are ordered.
 enum Order {
     Any,
-    /// It is written down.
+    /// In any order, which is recorded.
     Recorded(Vec<Place>),
-    /// It is this.
+    /// In this order.
     Given(Arc<ReplayOrder>),
 }
 
 impl Transactions {
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another core.
     pub fn add(&mut self, other: &Self) {
         self.committed += other.committed;
         self.aborted += other.aborted;
@@ -89,7 +88,7 @@ impl<N: Function> Transacted<N> {
         let handle = |session| Self {
             tables: OwnedTables::new(sizing, seed, tables),
             common: Arc::clone(&common),
-            own: Own { session, tally: Transactions::default(), order: Order::Any },
+            transactor: Transactor { session, tally: Transactions::default(), order: Order::Any },
             seed,
             batch: BURST,
             verdicts: Box::new([Verdict::forward(); BURST]),
@@ -97,55 +96,55 @@ impl<N: Function> Transacted<N> {
         sessions.into_iter().map(handle).collect()
     }
 
-    /// From now on the order of transactions is kept, one packet each. It grows with every step: for verification alone.
+    /// Records the order of transactions from now on, one packet each. The record grows with every step, so it is for verification only.
     pub fn record(&mut self) {
-        self.own.order = Order::Recorded(Vec::new());
+        self.transactor.order = Order::Recorded(Vec::new());
     }
 
-    /// The places of this core's transactions among all, in the order that it made them; none unless [recorded](Self::record).
+    /// The places of this core's transactions in the order of all, in the core's own order. Empty unless [recorded](Self::record).
     pub(crate) fn places(&self) -> &[Place] {
-        match &self.own.order {
+        match &self.transactor.order {
             Order::Recorded(places) => places,
             Order::Any | Order::Given(_) => &[],
         }
     }
 
-    /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
+    /// Runs transactions in this order from now on. Each core must get the same packets as in the recorded run.
     pub fn repeat(&mut self, order: &Arc<ReplayOrder>) {
-        self.own.order = Order::Given(Arc::clone(order));
+        self.transactor.order = Order::Given(Arc::clone(order));
     }
 
-    /// From now on it is kept who was in whose way.
+    /// Records conflicting operations from now on.
     pub fn profile(&mut self) {
-        self.own.session.record(true);
+        self.transactor.session.record(true);
     }
 
-    /// What became of this core's transactions.
+    /// The counts of this core's transactions.
     pub const fn transactions(&self) -> &Transactions {
-        &self.own.tally
+        &self.transactor.tally
     }
 
-    /// The digest of what all packet sets share.
+    /// The fingerprint of the state that packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
-        let Self { common, own, .. } = self;
-        own.transact(common, Nanos(0), Seq(0), |cx| {
+        let Self { common, transactor, .. } = self;
+        transactor.transact(common, Nanos(0), Seq(0), |cx| {
             let mut fingerprint = Fingerprint::default();
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
         })
     }
 
-    /// What the function reports at `now` from these flows, which are those of all cores. Nobody else may be at it: what is recorded or
-    /// counted of transactions knows nothing of this one.
+    /// The function's report at `now` on `flows`, the flows of all cores. Other cores must be idle. This transaction is neither recorded
+    /// nor counted.
     pub(crate) fn report(&mut self, nf: &N, flows: &nf::FlowList<'_, N>, now: Nanos) -> Option<Report> {
-        let Self { common, own, .. } = self;
-        let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
-        let report = own.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
-        (own.order, own.tally) = (order, tally);
+        let Self { common, transactor, .. } = self;
+        let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
+        let report = transactor.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
+        (transactor.order, transactor.tally) = (order, tally);
         report
     }
 
-    /// The flows of this shard whose deadline is later than `now`.
+    /// Iterates over the flows of this shard that are alive at `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         self.tables.flows(now)
     }
@@ -195,45 +194,45 @@ impl<N: Function> Placement<N> for Transacted<N> {
         }
     }
 
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
-        let Self { tables: OwnedTables { v4, v6, ledger }, common, own, .. } = self;
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
+        let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
         match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
-                settle(&own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
+                decided(&transactor.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
             }
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, own }.step(key, lane, settle),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, own }.step(key, lane, settle),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, transactor }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, transactor }.step(key, lane, decided),
         }
     }
 
-    /// Several steps in a transaction, as long as those don't fail.
+    /// Takes several steps in one transaction, fewer after a conflict.
     fn steps<'l>(
         &mut self,
         nf: &N,
         count: usize,
         mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
-        mut settle: impl FnMut(usize, &Verdict),
+        mut decided: impl FnMut(usize, &Verdict),
     ) where
         N::Meta: 'l,
     {
-        let Self { common, own, batch, verdicts, .. } = self;
+        let Self { common, transactor, batch, verdicts, .. } = self;
         let (mut done, mut aborts) = (0, 0);
         while done < count {
-            if let Order::Given(order) = &own.order {
-                order.wait(own.session.core());
+            if let Order::Given(order) = &transactor.order {
+                order.wait(transactor.session.core());
             }
-            let together = if let Order::Given(_) = own.order { 1 } else { (*batch).min(count - done) };
-            let mut log = own.session.log(&common.memory);
+            let together = if let Order::Given(_) = transactor.order { 1 } else { (*batch).min(count - done) };
+            let mut log = transactor.session.log(&common.memory);
             let mut tx = log.attempt(aborts);
             let mut failed = false;
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
                 let lane = lane(at);
                 let (meta, now, seq) = (lane.meta, lane.now, lane.seq);
                 let mut cx = Context::new(&common.shared, tx, now, seq);
-                let decided = stateless(nf, &mut cx, meta);
+                let outcome = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
-                match &decided {
-                    Ok(decided) => verdict.set(decided),
+                match &outcome {
+                    Ok(outcome) => verdict.set(outcome),
                     Err(_) => {
                         failed = true;
                         break;
@@ -243,14 +242,14 @@ impl<N: Function> Placement<N> for Transacted<N> {
             let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
             match outcome {
                 Ok(place) => {
-                    own.committed(place, aborts, together);
-                    (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| settle(at, verdict));
+                    transactor.committed(place, aborts, together);
+                    (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| decided(at, verdict));
                     done += together;
                     aborts = 0;
                     *batch = (*batch + 1).min(BURST);
                 }
                 Err(collision) => {
-                    own.failed(collision);
+                    transactor.failed(collision);
                     aborts += 1;
                     *batch = (together / 2).max(1);
                 }
@@ -259,9 +258,9 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
-        let Self { tables: OwnedTables { v4, v6, ledger }, common, own, .. } = self;
-        Stepping { nf, flows: v4, ledger, common, own }.lifecycle().reclaim(now, last, AGE_UNITS)
-            || Stepping { nf, flows: v6, ledger, common, own }.lifecycle().reclaim(now, last, AGE_UNITS)
+        let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
+        Stepping { nf, flows: v4, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
+            || Stepping { nf, flows: v6, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
     fn flow_counters(&self) -> FlowCounters {
@@ -269,7 +268,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 }
 
-/// The step of a function whose packet sets have no state of their own.
+/// Takes the step of a function without flows.
 #[inline(always)]
 fn stateless<N: NetworkFunction>(
     nf: &N,
@@ -282,7 +281,7 @@ fn stateless<N: NetworkFunction>(
     }
 }
 
-impl Own {
+impl Transactor {
     /// Runs `body` as a transaction until it commits.
     #[inline]
     fn transact<N: Function, T>(
@@ -337,19 +336,19 @@ impl Own {
     }
 }
 
-/// The table of a packet's family, with what its step needs besides.
+/// The table of a packet's address family, with what its step needs.
 struct Stepping<'a, N: Function, K> {
     nf: &'a N,
     flows: &'a mut OwnedTable<K, N::Flow>,
     ledger: &'a mut Ledger,
     common: &'a Common<N>,
-    own: &'a mut Own,
+    transactor: &'a mut Transactor,
 }
 
 /// Runs handlers in transactions.
 struct Transacting<'a, N: Function> {
     common: &'a Common<N>,
-    own: &'a mut Own,
+    transactor: &'a mut Transactor,
 }
 
 impl<N: Function> Runner<N> for Transacting<'_, N> {
@@ -362,34 +361,34 @@ impl<N: Function> Runner<N> for Transacting<'_, N> {
         seq: Seq,
         body: impl for<'x> FnMut(&mut Context<'x, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
-        self.own.transact(self.common, now, seq, body)
+        self.transactor.transact(self.common, now, seq, body)
     }
 }
 
 impl<N: Function, K: Key> Stepping<'_, N, K> {
-    /// What opens and ends flows in this table.
+    /// The life cycle code for this table.
     #[inline]
     fn lifecycle(&mut self) -> Lifecycle<'_, N, Owned<'_, K, N::Flow>, Transacting<'_, N>> {
-        let Self { nf, flows, ledger, common, own } = self;
-        Lifecycle { nf, store: Owned { flows, ledger }, runner: Transacting { common, own } }
+        let Self { nf, flows, ledger, common, transactor } = self;
+        Lifecycle { nf, store: Owned { flows, ledger }, runner: Transacting { common, transactor } }
     }
 
     #[inline(always)]
-    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             self.lifecycle().end_at(slot, lane, End::Expired);
         }
-        // Looked for where its hint says, then everywhere.
+        // Looks at the hint first, then in the whole table.
         let slot = match self.flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry.slot(),
             None => match self.lifecycle().alive(&key, lane) {
                 Some(slot) => slot,
-                None => return settle(&self.open(key, lane)),
+                None => return decided(&self.open(key, lane)),
             },
         };
         let entry = self.flows.table.entry(slot, lane.now);
-        if let Some(effects) = packet(self.nf, self.common, self.own, entry, lane, settle) {
+        if let Some(effects) = packet(self.nf, self.common, self.transactor, entry, lane, decided) {
             self.take_effect(slot, effects);
         }
     }
@@ -399,7 +398,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
         self.lifecycle().open(key, lane)
     }
 
-    /// Does to its table what a flow's step asked for and is not done with every packet. A flow's end has been told already.
+    /// Applies the effects of a step that are not needed for every packet. If the flow ended, `expire` was called already.
     #[inline(never)]
     fn take_effect(&mut self, slot: Slot, effects: Effects) {
         let mut lifecycle = self.lifecycle();
@@ -410,31 +409,30 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
     }
 }
 
-/// Gives the packet to its flow. What the step asks for and the entry alone can't grant is handed back; a flow's end has been told
-/// already.
+/// Calls `packet` with the flow. Returns the effects that must still be applied; if the flow ended, `expire` was called already.
 #[inline(always)]
 fn packet<N: Function, K: Key>(
     nf: &N,
     common: &Common<N>,
-    own: &mut Own,
+    transactor: &mut Transactor,
     mut entry: Entry<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
-    settle: impl FnOnce(&Verdict),
+    decided: impl FnOnce(&Verdict),
 ) -> Option<Effects> {
     let before = *entry.value_mut();
-    // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
+    // Set here rather than returned: a verdict is large, and a copy costs as much as a short step.
     let (mut flow, mut verdict, mut asked) = (before, Verdict::forward(), Effects::default());
-    own.transact(common, lane.now, lane.seq, |cx| {
+    transactor.transact(common, lane.now, lane.seq, |cx| {
         flow = before;
         match nf.packet(cx, &mut flow, lane.meta) {
-            Ok(ref decided) => verdict.set(decided),
+            Ok(ref outcome) => verdict.set(outcome),
             Err(conflict) => return Err(conflict),
         }
-        asked = tell_end(nf, cx, &flow)?;
+        asked = expire_if_closed(nf, cx, &flow)?;
         Ok(())
     });
     *entry.value_mut() = flow;
-    settle(&verdict);
+    decided(&verdict);
     let Effects { deadline, close, assured } = asked;
     let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
     let granted = moved && !close && (!assured || entry.is_assured());

@@ -1,4 +1,4 @@
-//! The run's loop: one for each core, whatever it works on.
+//! The run's loop: one for each core, over any feed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,29 +18,29 @@ use crate::counters::Counters;
 use crate::error::{EngineError, Failure};
 use crate::work::any_worker::AnyWorker;
 
-/// What one core came to.
+/// The outcome of one core.
 #[derive(Debug)]
 pub struct CoreRun {
-    /// What it did.
+    /// The core's counters.
     pub counters: Counters,
-    /// From the common start to its last packet.
+    /// From the common start to the core's last packet.
     pub elapsed: Duration,
-    /// The time of its last packet, or what the port told since.
+    /// The time of the core's last packet, or a later time that the port reported.
     pub last: Nanos,
-    /// Whether it was told to stop before its input ended.
+    /// True if the core was told to stop before its input ended.
     pub interrupted: bool,
-    /// What went wrong here.
+    /// What went wrong on this core.
     pub failure: Option<EngineError>,
 }
 
-/// How long an idle core waits before it looks again whether it is to stop or has mail.
+/// How long an idle core waits before it checks again for a stop or for mail.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Runs workers, each on what it is fed, from a common start until every feed has ended. `cpus` has the processor of each core, or
-/// none where threads aren't pinned.
+/// Runs workers, each on its feed, from a common start until every feed has ended. `cpus` has the processor of each core; it is empty if
+/// threads aren't pinned.
 ///
 /// # Panics
-/// When there are not as many feeds as workers.
+/// If there are not as many feeds as workers.
 pub fn run_cores<N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     feeds: Vec<&mut dyn Feed<N>>,
@@ -72,7 +72,7 @@ pub fn run_cores<N: NetworkFunction>(
     })
 }
 
-/// One core's loop. A call, by which samples of stacks know that they are of a core.
+/// One core's loop. Not inlined: profilers recognise a core's samples by this function.
 #[inline(never)]
 fn serve<N: NetworkFunction>(
     core: usize,
@@ -110,7 +110,7 @@ fn serve<N: NetworkFunction>(
                     caught(core, worker, &mut batch, |worker, _| feed.idle(worker, last))
                 };
                 match aged {
-                    // Whoever has more flows to end looks for packets in between, and does not wait.
+                    // If there are more flows to end, look for packets first and don't wait.
                     Ok(true) => {}
                     Ok(false) => run.keep(feed.wait(WAIT), feed),
                     Err(failure) => {
@@ -146,7 +146,7 @@ fn serve<N: NetworkFunction>(
     run.last = run.last.max(feed.aged().unwrap_or_default());
     let finished = feed.finish(worker, &mut batch);
     run.keep(finished, feed);
-    // Taken here: to gather counters from many tables is no packet's work.
+    // Measured before the flow counters are summed up over tables, which is no packet's work.
     run.elapsed = start.elapsed();
     published.publish(worker.tally());
     mail.close(core);
@@ -155,7 +155,7 @@ fn serve<N: NetworkFunction>(
 }
 
 impl CoreRun {
-    /// The function has panicked: the worker decides nothing any more.
+    /// Handles a panic of the function: the worker decides nothing more.
     fn panicked<N: NetworkFunction>(
         &mut self,
         failure: Failure,
@@ -167,7 +167,7 @@ impl CoreRun {
         feed.fail();
     }
 
-    /// Keeps the first failure, behind which nothing more is taken in.
+    /// Keeps the first failure and stops the intake.
     fn keep<N: NetworkFunction>(&mut self, result: Result<(), EngineError>, feed: &mut dyn Feed<N>) {
         if let Err(error) = result {
             feed.close();
@@ -176,18 +176,19 @@ impl CoreRun {
     }
 }
 
-/// Processes a batch; a panic of the function becomes a failure that names its packet.
+/// Processes a batch. A panic of the function becomes a failure that names its packet.
 fn guarded<N: NetworkFunction>(
     core: usize,
     worker: &mut dyn AnyWorker<N>,
     feed: &mut dyn Feed<N>,
     batch: &mut Batch,
 ) -> Result<Result<(), EngineError>, Failure> {
-    // After a panic the worker's state is used for nothing but its counters and what waits without a need of what was left half done.
+    // After a panic, the worker is only used for its counters and for undecided packets before the panic, which don't depend on what it
+    // left half done.
     let mut result = caught(core, worker, batch, |worker, batch| feed.process(worker, batch));
     if let Err(failure) = &mut result {
-        // What was left for later came ahead, and so does its panic.
-        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_left(batch));
+        // Deferred packets come first in packet order, and so does a panic on one of them.
+        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_unfinished(batch));
         if let Some(earlier) = earlier.err().filter(|earlier| earlier.seq < failure.seq) {
             *failure = earlier;
         }

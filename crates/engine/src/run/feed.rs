@@ -1,4 +1,4 @@
-//! What a core works on.
+//! Feeds: what a core works on.
 
 use std::time::Duration;
 
@@ -10,69 +10,69 @@ use crate::error::EngineError;
 use crate::work::any_worker::AnyWorker;
 use crate::work::emit::out;
 
-/// What a core works on: where its packets come from, what its worker goes by besides them, and where they go. The run's loop asks
-/// for one thing after the other; each feed is a way to run, none is a loop of its own.
+/// What a core works on: where its packets come from, what its worker needs besides them, and where they go. The run's loop calls these
+/// methods; a new way to run is a new feed, not a new loop.
 pub trait Feed<N: NetworkFunction>: Send {
-    /// Takes in the core's next packets, in place of what the batch held. `Packets` may be none at all where the worker has something
-    /// else to go by. Waits for nothing.
+    /// Replaces the batch's packets by the core's next ones. Never waits. `Packets` may come with an empty batch, if the worker has other
+    /// work to do.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError>;
 
-    /// Has the worker decide what was taken in. A panic of the function goes through here.
+    /// Lets the worker decide the packets. A panic of the function unwinds through here.
     ///
     /// # Errors
-    /// That the worker can't go on.
+    /// If the worker can't go on.
     fn process(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError>;
 
-    /// Hands on what was decided.
+    /// Sends the decided packets on.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError>;
 
-    /// Waits until there may be something to take in, at most so long.
+    /// Waits for input, at most `at_most`.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError>;
 
-    /// Ages the worker's state by the port's time, if the port tells one. No packet has come behind one of time `last`. `true` when there is
+    /// Ages the worker's state by the port's time, if the port has a clock. `last` is the time of the last packet. Returns true if there is
     /// more to age.
     fn idle(&mut self, _worker: &mut dyn AnyWorker<N>, _last: Nanos) -> bool {
         false
     }
 
-    /// The last time by which state aged because nothing came.
+    /// The last time by which state aged without a packet.
     fn aged(&self) -> Option<Nanos> {
         None
     }
 
-    /// From now on nothing more is taken from the port. What was taken is still handed out.
+    /// Takes nothing more from the port. Packets taken before are still processed.
     fn close(&mut self);
 
-    /// The worker has panicked: it decides nothing any more.
+    /// The worker has panicked and decides nothing more.
     fn fail(&mut self) {}
 
-    /// The core has gone by a bug of the engine's own: nobody is to wait for what it had.
+    /// The core has ended by a bug in the engine: the others must not wait for its packets.
     fn abandon(&mut self) {}
 
-    /// Nothing more comes: completes what is left.
+    /// Completes the work after the last packet.
     ///
     /// # Errors
-    /// The port's, or what [`process`](Self::process) may tell.
+    /// Errors of the port, and those of [`process`](Self::process).
     fn finish(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError>;
 }
 
-/// A queue of the core's own, whose packets it looks at itself.
-pub(crate) struct Own<'a> {
+/// A feed from a queue that belongs to one core.
+pub(crate) struct OwnQueue<'a> {
     queue: Box<dyn Queue + 'a>,
     closed: bool,
     aged: Option<Nanos>,
 }
 
-impl<'a> Own<'a> {
+impl<'a> OwnQueue<'a> {
     pub(crate) fn new(queue: Box<dyn Queue + 'a>) -> Self {
         Self { queue, closed: false, aged: None }
     }
@@ -82,7 +82,7 @@ impl<'a> Own<'a> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for Own<'_> {
+impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
         if self.closed { Ok(Received::End) } else { received(&mut *self.queue, batch) }
     }
@@ -123,7 +123,7 @@ impl<N: NetworkFunction> Feed<N> for Own<'_> {
     }
 }
 
-/// Receives from a queue. One that is down for now is idle.
+/// Receives from a queue. A queue that is down counts as idle.
 fn received(queue: &mut dyn Queue, batch: &mut Batch) -> Result<Received, EngineError> {
     match queue.receive(batch) {
         Err(PortError::Down(_)) => {
@@ -134,8 +134,7 @@ fn received(queue: &mut dyn Queue, batch: &mut Batch) -> Result<Received, Engine
     }
 }
 
-/// Gives each packet that goes "across" or "back" the number of its interface, for who runs workers that
-/// [know no sides](crate::Worker::face).
+/// Replaces "across" and "back" by interface numbers, for workers that [don't know the interfaces](crate::Worker::face).
 pub fn resolve(sides: Sides, batch: &mut Batch) {
     for packet in batch.packets_mut() {
         if let Fate::Transmit(port) = packet.fate {

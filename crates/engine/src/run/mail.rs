@@ -15,7 +15,7 @@ pub struct Mail<N: NetworkFunction> {
 }
 
 struct Mailbox<N: NetworkFunction> {
-    /// Whether there are letters: all that a core looks at with each batch.
+    /// True if there are letters. A core reads only this flag with each batch.
     has_come: AtomicBool,
     letters: Mutex<Letters<N>>,
 }
@@ -34,7 +34,7 @@ impl<N: NetworkFunction> Clone for Mail<N> {
 }
 
 impl<N: NetworkFunction> Mail<N> {
-    /// Mailboxes for so many cores.
+    /// Mailboxes for `cores` cores.
     #[must_use]
     pub fn new(cores: usize) -> Self {
         let mailbox = || {
@@ -44,8 +44,8 @@ impl<N: NetworkFunction> Mail<N> {
         Self { boxes: (0..cores).map(|_| mailbox()).collect() }
     }
 
-    /// Asks every core, between two of its batches, and returns the answers by core. Cores don't wait for each other: each answers as
-    /// of a packet of its own. `None` when the run has ended before all had answered.
+    /// Runs `question` on every core, between two of its batches, and returns the answers by core. Cores don't wait for each other, so each
+    /// answers at a packet of its own. Returns `None` if the run ended before all had answered.
     pub fn ask<R: Send + 'static>(
         &self,
         question: impl Fn(usize, &mut dyn AnyWorker<N>) -> R + Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl<N: NetworkFunction> Mail<N> {
         for mailbox in &*self.boxes {
             let (question, answer) = (Arc::clone(&question), answer.clone());
             mailbox.put(Box::new(move |core, worker| {
-                // Nobody may be waiting any more.
+                // The caller may have stopped waiting.
                 let _ = answer.send((core, question(core, worker)));
             }));
         }
@@ -65,10 +65,10 @@ impl<N: NetworkFunction> Mail<N> {
         (answers.len() == self.boxes.len()).then(|| answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Whether a core has letters.
+    /// True if a core has letters.
     #[inline]
     pub(super) fn has_come(&self, core: usize) -> bool {
-        // ORDERING: Relaxed. What the letters are is read under their lock; pairs with the stores in `put` and `read`.
+        // ORDERING: Relaxed. The letters themselves are under a lock; pairs with the stores in `put` and `next`.
         self.boxes.get(core).is_some_and(|mailbox| mailbox.has_come.load(Ordering::Relaxed))
     }
 
@@ -80,7 +80,7 @@ impl<N: NetworkFunction> Mail<N> {
         }
     }
 
-    /// A core has ended: its letters go back unanswered.
+    /// Closes the mailbox of a core that has ended. Its letters are dropped unanswered.
     pub(super) fn close(&self, core: usize) {
         if let Some(mailbox) = self.boxes.get(core) {
             let mut letters = mailbox.letters.lock().unwrap_or_else(PoisonError::into_inner);

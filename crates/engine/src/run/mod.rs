@@ -1,11 +1,11 @@
-//! Runs: an engine between a port's queues, or on a port's one stream.
+//! Runs: an engine between the queues of a port, or on its single stream.
 //!
-//! There is one loop ([`run_cores`]), which each core goes round; a [`Feed`] is what it works on.
+//! Each core runs the same loop ([`run_cores`]) over a [`Feed`].
 
 mod cores;
 mod feed;
-pub(crate) mod fleet;
 mod handle;
+pub(crate) mod instance;
 mod mail;
 mod running;
 mod sequence;
@@ -20,10 +20,12 @@ use packet::Nanos;
 use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts};
 
 pub use self::cores::{CoreRun, run_cores};
-use self::feed::Own;
+use self::feed::OwnQueue;
 pub use self::feed::{Feed, resolve};
-use self::fleet::{Fleet, Inspect, private_fleet, sharded_fleet, shared_fleet, transacted_fleet};
 pub use self::handle::{Control, CoreProgress};
+use self::instance::{
+    EngineInstance, Inspect, private_instance, sharded_instance, shared_instance, transacted_instance,
+};
 pub use self::mail::Mail;
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
@@ -42,14 +44,14 @@ use crate::steer::dispatch::Dispatcher;
 use crate::work::any_worker::AnyWorker;
 use crate::work::worker::Worker;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What happened to packets and flows: every flow that was opened has ended or is alive.
+    /// The counters of all cores. Every flow that was opened has ended or is alive.
     pub counters: Counters,
-    /// The same by core; flows are counted where a core owns them, and as expired once they were reclaimed.
+    /// The counters of each core. Flows are counted at the core that owns them, and as expired only once they were reclaimed.
     pub by_core: Vec<Counters>,
-    /// The most flows that there ever were at once.
+    /// The most flows at one time.
     pub flows_high_water: usize,
     /// The flows alive at the end.
     pub flows_alive: usize,
@@ -59,41 +61,41 @@ pub struct Outcome {
     pub last: Nanos,
     /// Wall time from the first receive to the last transmit.
     pub elapsed: Duration,
-    /// What the function has to tell.
+    /// The function's report.
     pub report: Option<Report>,
-    /// How often state changed cores.
+    /// How often state moved between cores.
     pub moved: u64,
-    /// Packet sets that are replicated by themselves at the end.
+    /// The elephants at the end: packet sets that `hybrid` replicates.
     pub elephants: usize,
-    /// The fewest and the most cores that were in use, and how many were at the end, where that followed the load.
+    /// The fewest and the most cores in use, and the cores in use at the end, if the engine adapts them to the load.
     pub cores_in_use: Option<[usize; 3]>,
-    /// What loss on the link and its recovery came to, where there was a link to lose anything.
+    /// Losses on the link and their recovery, if the run had a link.
     pub recovery: Option<Recovery>,
-    /// What became of transactions, where packet sets share state by them.
+    /// The transactions, if packet sets share state by them.
     pub transactions: Option<Transactions>,
-    /// Whether the run was told to stop before its input ended.
+    /// True if the run was told to stop before its input ended.
     pub interrupted: bool,
-    /// What ended the run early. All that was forwarded before is in the output.
+    /// What ended the run early. Packets forwarded before that are in the output.
     pub failure: Option<EngineError>,
-    /// Packets that the port lost ahead of its queues.
+    /// Packets that the port lost before its queues.
     pub lost: ReceiveLosses,
-    /// What became of the packets that were forwarded or answered; `None` where the port doesn't count.
+    /// Packets sent, and packets lost in transmit; `None` if the port doesn't count them.
     pub sent: Option<TransmitCounts>,
 }
 
-/// What loss on the link and its recovery came to.
+/// Losses on the link and their recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Packets lost, records recovered and from whom, of all cores together.
+    /// Packets lost, and records recovered from each core, summed over all cores.
     pub tally: Tally,
-    /// The cores that the others went on without.
+    /// The cores that were fenced.
     pub fenced: Vec<usize>,
 }
 
-/// Runs a function under an engine over a port. The output of a stream is in input order, and is finished whatever happens.
+/// Runs a function under an engine over a port. The output of a stream is in input order, and is always finished.
 ///
 /// # Errors
-/// [`EngineError::Refused`] when the engine can't run the function, and why the port can't be opened. What goes wrong later is
+/// [`EngineError::Refused`] if the engine can't run the function; the port's error if the port can't be opened. Later errors are in
 /// [`Outcome::failure`].
 pub fn run<N: Function>(
     nf: Arc<N>,
@@ -103,11 +105,11 @@ pub fn run<N: Function>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
-    run_asked(nf, kind, cores, options, port, control, &Mail::new(cores))
+    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores))
 }
 
-/// The same for a run whose cores can be asked.
-fn run_asked<N: Function>(
+/// The same, for a run that answers questions by `mail`.
+fn run_with_mail<N: Function>(
     nf: Arc<N>,
     kind: EngineKind,
     cores: usize,
@@ -123,62 +125,62 @@ fn run_asked<N: Function>(
     }
     match kind {
         EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
-            drive(&mut transacted_fleet(nf, cores, options), options, port, control, mail)
+            drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            drive(&mut private_fleet(kind, nf, cores, options), options, port, control, mail)
+            drive(&mut private_instance(kind, nf, cores, options), options, port, control, mail)
         }
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-            drive(&mut sharded_fleet(kind, nf, cores, options), options, port, control, mail)
+            drive(&mut sharded_instance(kind, nf, cores, options), options, port, control, mail)
         }
-        EngineKind::Shared => drive(&mut shared_fleet(nf, cores, options), options, port, control, mail),
+        EngineKind::Shared => drive(&mut shared_instance(nf, cores, options), options, port, control, mail),
     }
 }
 
-/// Runs a fleet over a port, as [`run`] does; the fleet's state stays to be looked at.
+/// Runs an engine instance over a port, as [`run`] does. The instance keeps its state and can be inspected afterwards.
 ///
 /// # Errors
 /// As [`run`].
 pub fn drive<N: NetworkFunction, P: Placement<N>>(
-    fleet: &mut Fleet<N, P>,
+    instance: &mut EngineInstance<N, P>,
     options: &Options,
     port: &mut dyn Port,
     control: &Control,
     mail: &Mail<N>,
 ) -> Result<Outcome, EngineError>
 where
-    Fleet<N, P>: Inspect<N>,
+    EngineInstance<N, P>: Inspect<N>,
 {
-    let cores = fleet.workers.len();
+    let cores = instance.workers.len();
     let sides = port.sides();
     let opened = port.open(cores)?;
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
-    let mut workers: Vec<_> = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+    let mut workers: Vec<_> = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
     workers.iter_mut().for_each(|worker| worker.face(sides));
     let end = match opened {
         Opened::Stream(stream) => match workers.as_mut_slice() {
             [_] => over_queues(workers, vec![Box::new(stream)], &cpus, control, mail),
-            _ => over_stream(workers, &mut fleet.dispatcher, stream, options, &cpus, control, mail),
+            _ => over_stream(workers, &mut instance.dispatcher, stream, options, &cpus, control, mail),
         },
         Opened::Queues(queues) => {
             if queues.len() < cores {
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
             }
-            if cores > 1 && !fleet.kind.takes_queues() {
+            if cores > 1 && !instance.kind.takes_queues() {
                 return Err(EngineError::Refused(format!(
-                    "{} hands each packet to a core by what it has seen before, and this port hands out packets itself; \
-                     rss, transactional and shared take such a port",
-                    fleet.kind
+                    "{} steers packets by what came before, but this port steers its packets itself; \
+                     use rss, transactional or shared",
+                    instance.kind
                 )));
             }
             over_queues(workers, queues, &cpus, control, mail)
         }
     };
-    // Taken here: what follows walks the tables.
+    // Measured here, because the lines below read all tables.
     let elapsed = start.elapsed();
-    let flows_alive = fleet.each_flow(end.last).count();
-    let counters = Counters { flows: fleet.flow_counters_with(flows_alive), ..fleet.counters() };
+    let flows_alive = instance.each_flow(end.last).count();
+    let counters = Counters { flows: instance.flow_counters_with(flows_alive), ..instance.counters() };
     let adds_up = counters.add_up() && counters.flows.opened == counters.flows.ended() + flows_alive as u64;
     debug_assert!(
         end.failure.is_some() || adds_up,
@@ -192,16 +194,16 @@ where
         );
     }
     Ok(Outcome {
-        flows_high_water: fleet.high_water(),
+        flows_high_water: instance.high_water(),
         flows_alive,
-        memory_bytes: fleet.memory_bytes(),
-        report: fleet.report(end.last),
-        moved: fleet.dispatcher.moved(),
-        elephants: fleet.dispatcher.elephants(),
-        cores_in_use: fleet.dispatcher.cores_in_use(),
+        memory_bytes: instance.memory_bytes(),
+        report: instance.report(end.last),
+        moved: instance.dispatcher.moved(),
+        elephants: instance.dispatcher.elephants(),
+        cores_in_use: instance.dispatcher.cores_in_use(),
         recovery: end.recovery,
-        transactions: fleet.transactions(),
-        by_core: fleet.workers.iter().map(Worker::counters).collect(),
+        transactions: instance.transactions(),
+        by_core: instance.workers.iter().map(Worker::counters).collect(),
         counters,
         last: end.last,
         elapsed,
@@ -212,7 +214,7 @@ where
     })
 }
 
-/// How the packets came to an end.
+/// How a run ended.
 #[derive(Default)]
 struct End {
     last: Nanos,
@@ -224,7 +226,7 @@ struct End {
 }
 
 impl End {
-    /// Keeps the failure that comes first in packet order. Replicas fail on the same packet, one of them with its bytes.
+    /// Keeps the failure that is first in packet order. All replicas fail on the same packet; the one that has its bytes is preferred.
     fn fail(&mut self, error: EngineError) {
         let rank = |failure: &Failure| (failure.seq, failure.packet.is_none());
         let earlier = match (&self.failure, &error) {
@@ -237,7 +239,7 @@ impl End {
         }
     }
 
-    /// Adds what a core came to.
+    /// Adds the outcome of a core.
     fn add(&mut self, run: CoreRun) {
         self.last = self.last.max(run.last);
         self.interrupted |= run.interrupted;
@@ -246,7 +248,7 @@ impl End {
         }
     }
 
-    /// Adds what loss came to at a core.
+    /// Adds the losses and recoveries of a core.
     fn recover(&mut self, core: usize, at_core: Option<&(Tally, bool)>) {
         let Some((tally, fenced)) = at_core else { return };
         let recovery = self.recovery.get_or_insert_default();
@@ -256,7 +258,7 @@ impl End {
         }
     }
 
-    /// Adds what a queue, or either half of a stream, says of its packets.
+    /// Adds the counts of a queue, or of one half of a stream.
     fn count(&mut self, queue: &dyn Queue) {
         self.lost.add(&queue.lost());
         if let Some(sent) = queue.sent() {
@@ -265,7 +267,7 @@ impl End {
     }
 }
 
-/// Each core on a queue of its own.
+/// Runs each core on a queue of its own.
 fn over_queues<N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     queues: Vec<Box<dyn Queue + '_>>,
@@ -273,7 +275,7 @@ fn over_queues<N: NetworkFunction>(
     control: &Control,
     mail: &Mail<N>,
 ) -> End {
-    let mut feeds: Vec<_> = queues.into_iter().map(Own::new).collect();
+    let mut feeds: Vec<_> = queues.into_iter().map(OwnQueue::new).collect();
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
@@ -281,10 +283,10 @@ fn over_queues<N: NetworkFunction>(
     end
 }
 
-/// Packets of a batch at most where a link may lose some: logs have to hold what is under way.
+/// The most packets of a batch on a lossy link: the logs must hold all packets under way.
 const LINK_BATCH: usize = 4096;
 
-/// All cores on one stream.
+/// Runs all cores on one stream.
 fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     dispatcher: &'a mut Dispatcher<N>,
@@ -298,13 +300,13 @@ fn over_stream<'a, N: NetworkFunction>(
     let histories = dispatcher.histories();
     let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, LINK_BATCH, histories).into_iter());
     let turns = Turns::new(stream, dispatcher, cores, options.link.map(|_| LINK_BATCH));
-    let seat = |core: usize| turns.seat(core, ends.as_mut().and_then(Iterator::next));
-    let mut seats: Vec<_> = (0..cores).map(seat).collect();
-    let runs = run_cores(workers, seats.iter_mut().map(|seat| seat as &mut dyn Feed<N>).collect(), cpus, control, mail);
+    let feed = |core: usize| turns.feed(core, ends.as_mut().and_then(Iterator::next));
+    let mut feeds: Vec<_> = (0..cores).map(feed).collect();
+    let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
-    seats.iter().enumerate().for_each(|(core, seat)| end.recover(core, seat.recovery()));
-    drop(seats);
+    feeds.iter().enumerate().for_each(|(core, feed)| end.recover(core, feed.recovery()));
+    drop(feeds);
     let mut stream = turns.into_stream();
     if let Err(error) = stream.output.finish() {
         end.failure.get_or_insert(error.into());
@@ -313,7 +315,7 @@ fn over_stream<'a, N: NetworkFunction>(
     end
 }
 
-/// A processor for each core, or none where there are too few: threads that share a processor are not pinned.
+/// A processor for each core. Empty if there are too few: threads that share a processor are not pinned.
 #[must_use]
 pub fn processors(pin: bool, cores: usize) -> Vec<usize> {
     let cpus = if pin { cpus() } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! A run that goes on by itself.
+//! A run in the background.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -9,22 +9,21 @@ use port::Port;
 
 use super::handle::{Control, CoreProgress};
 use super::mail::Mail;
-use super::{Outcome, run_asked};
+use super::{Outcome, run_with_mail};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::Options;
 use crate::work::any_worker::AnyWorker;
 
-/// A run that goes on by itself: it can be looked at, asked, stopped and waited for. Dropped, it goes on unwatched, and its scope waits
-/// for it.
+/// A run in the background: watch it, ask its cores, stop it, wait for it. If this is dropped, the run goes on, and its scope waits for it.
 pub struct Running<'scope, N: Function> {
     control: Control,
     mail: Mail<N>,
     thread: ScopedJoinHandle<'scope, Result<Outcome, EngineError>>,
 }
 
-/// Starts a function under an engine over a port, within a scope that ends behind the run. The port can then be asked what it knows.
-/// Whoever has a copy of `control` can look at the run and stop it, even before it has begun.
+/// Starts a function under an engine over a port, on a thread of `scope`. Every clone of `control` can watch the run and stop it, even
+/// before it has begun.
 pub fn start<'scope, N: Function>(
     scope: &'scope Scope<'scope, '_>,
     nf: Arc<N>,
@@ -37,8 +36,8 @@ pub fn start<'scope, N: Function>(
     let (control, mail) = (control.clone(), Mail::new(cores));
     let (held, asked) = (control.clone(), mail.clone());
     let thread = scope.spawn(move || {
-        let outcome = run_asked(nf, kind, cores, &options, port, &held, &asked);
-        // Where it never began, nobody else sends the letters back.
+        let outcome = run_with_mail(nf, kind, cores, &options, port, &held, &asked);
+        // If the run never began, nothing else closes the mailboxes.
         (0..cores).for_each(|core| asked.close(core));
         outcome
     });
@@ -46,7 +45,7 @@ pub fn start<'scope, N: Function>(
 }
 
 impl<N: Function> Running<'_, N> {
-    /// What each core has done so far, as of its last batch; empty before the run has begun.
+    /// The progress of each core as of its last batch. Empty before the run has begun.
     #[must_use]
     pub fn cores(&self) -> Vec<CoreProgress> {
         self.control.cores()
@@ -58,8 +57,8 @@ impl<N: Function> Running<'_, N> {
         &self.control
     }
 
-    /// Asks every core between two of its batches, and returns the answers by core; `None` when the run has ended before all had
-    /// answered. See [`Mail::ask`].
+    /// Runs `question` on every core, between two of its batches, and returns the answers by core. Returns `None` if the run ended before
+    /// all had answered. See [`Mail::ask`].
     pub fn ask<R: Send + 'static>(
         &self,
         question: impl Fn(usize, &mut dyn AnyWorker<N>) -> R + Send + Sync + 'static,
@@ -67,18 +66,18 @@ impl<N: Function> Running<'_, N> {
         self.mail.ask(question)
     }
 
-    /// Ends the run: what was received is finished, nothing more is taken.
+    /// Ends the run: packets received before are finished, and no more are taken.
     pub fn stop(&self) {
         self.control.stop();
     }
 
-    /// Whether the run has ended.
+    /// True if the run has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for the run's end.
+    /// Waits for the end of the run.
     ///
     /// # Errors
     /// As [`run`](super::run()).

@@ -1,4 +1,4 @@
-//! The sequencer as a run of its own: it sends all that a queue brings, with what each packet carries.
+//! The sequencer as a run of its own: it sends all packets of a queue on, each with history.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,29 +10,29 @@ use super::handle::Control;
 use crate::error::EngineError;
 use crate::history::carrier::{LateTime, Outer, Sequencer, Shape};
 
-/// What a sequencer did to a whole input.
+/// The totals of a sequencer's run.
 #[derive(Debug)]
 pub struct SequencedTotal {
     /// Packets.
     pub packets: u64,
-    /// Their bytes as they came in.
+    /// Their bytes before sequencing.
     pub bytes_in: u64,
-    /// Their bytes as they went out.
+    /// Their bytes after sequencing.
     pub bytes_out: u64,
-    /// What each carries.
+    /// The size of the history that each packet carries.
     pub shape: Shape,
     /// From the first receive to the last transmit.
     pub elapsed: Duration,
-    /// Whether it was told to stop before the input ended.
+    /// True if it was told to stop before the input ended.
     pub interrupted: bool,
-    /// What ended it early. All that was sequenced before is in the output.
+    /// What ended it early. Packets sequenced before that are in the output.
     pub failure: Option<EngineError>,
 }
 
-/// How long it waits for packets before it looks again whether it is to stop.
+/// How long it waits for packets before it checks again for a stop.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Sequences all that comes by `queue` and sends it by the same.
+/// Sequences all packets of `queue` and sends them out by the same queue.
 pub fn sequence<N: NetworkFunction>(
     nf: Arc<N>,
     cores: usize,
@@ -78,7 +78,7 @@ pub fn sequence<N: NetworkFunction>(
             break Err(PortError::Unfit(Box::new(late)));
         }
     };
-    // The output is finished whatever happened.
+    // The output is always finished.
     let finished = queue.finish();
     total.failure = result.and(finished).err().map(EngineError::from);
     total.elapsed = start.elapsed();
@@ -86,7 +86,7 @@ pub fn sequence<N: NetworkFunction>(
 }
 
 impl SequencedTotal {
-    /// Sequences a batch, up to the first packet that can't be.
+    /// Sequences a batch, up to the first packet that can't be sequenced.
     fn take<N: NetworkFunction>(
         &mut self,
         sequencer: &mut Sequencer<N>,

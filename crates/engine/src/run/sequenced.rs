@@ -1,12 +1,12 @@
-//! Runs over packets that a sequencer sent: each core gets its own, and of the others nothing but what these carry.
+//! Runs over sequenced packets: each core gets its own packets, and knows other cores' packets only by the history that these carry.
 
 use std::sync::Arc;
 
 use nf::NetworkFunction;
 use port::Port;
 
-use super::fleet::private_fleet;
 use super::handle::Control;
+use super::instance::private_instance;
 use super::mail::Mail;
 use super::{Outcome, drive};
 use crate::error::EngineError;
@@ -15,18 +15,18 @@ use crate::kind::EngineKind;
 use crate::options::Options;
 use crate::steer::dispatch::Dispatcher;
 
-/// Runs a function over sequenced packets as [`run`](super::run()) does over others, by replicas that fast-forward from what
-/// their own packets carry alone. The outcome is that of the packets that were sequenced.
+/// Runs a function over sequenced packets, as [`run`](super::run()) does over plain ones. Each replica replays the history in its own
+/// packets. The outcome is that of the packets before sequencing.
 ///
-/// With a [link](Options::link), packets may be missing: cores take what these carried from each other, and a packet steps
-/// every replica or, when nothing that carries its record came, none.
+/// With a [link](Options::link), packets may be missing. Cores then copy the missing records from each other. A packet is applied by every
+/// replica, or by none if no core received its record.
 ///
 /// # Errors
-/// [`EngineError::Refused`] when the function can't be run so. What goes wrong later is [`Outcome::failure`]; a packet that
-/// is no good, or not the next one, is [`port::PortError::Unfit`] with an [`OrderError`](crate::carrier::OrderError).
+/// [`EngineError::Refused`] if the function can't be run. Later errors are in [`Outcome::failure`]; a damaged packet, or one out of order,
+/// is [`port::PortError::Unfit`] with an [`OrderError`](crate::carrier::OrderError).
 ///
 /// # Panics
-/// As [`Shape::of`](crate::carrier::Shape::of) does.
+/// As [`Shape::of`](crate::carrier::Shape::of).
 pub fn run_sequenced<N: NetworkFunction>(
     nf: Arc<N>,
     cores: usize,
@@ -39,10 +39,10 @@ pub fn run_sequenced<N: NetworkFunction>(
     if let Some(link) = &options.link {
         link.accepts(EngineKind::Scr, cores).map_err(EngineError::Refused)?;
     }
-    let mut fleet = private_fleet(EngineKind::Scr, Arc::clone(&nf), cores, options);
+    let mut instance = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, options);
     let recovery = options.link.is_some();
     let gaps = if recovery { Gaps::Recovered } else { Gaps::Refused };
     let mut port = SequencedPort::new(port, Arc::clone(&nf), cores, gaps);
-    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
-    drive(&mut fleet, options, &mut port, control, &Mail::new(cores))
+    instance.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
+    drive(&mut instance, options, &mut port, control, &Mail::new(cores))
 }

@@ -1,13 +1,16 @@
-//! Several cores on one stream: they take turns to read, to steer and to write.
+//! Several cores on one stream: they take turns to read, steer and write.
 //!
-//! The stream is read in pieces. Each piece goes through the same stages, every stage done by whichever core comes first: one core
-//! *reads* it, and looks at its packets while another reads the next; the pieces are *steered* in order, which hands each core its
-//! share; every core *processes* its share, piece by piece, and the one that is done last *merges* the shares; the pieces are *written*
-//! in order, by a core that has nothing to process, or by the one that is done last. So the bytes stay where they were read, packets cross between cores as descriptors (with what they
-//! contribute, where others have to know), and a core that has nothing to process does whatever else is to be done.
+//! The stream is read in pieces. Each piece goes through the same stages, and every stage is done by the first core that is free:
 //!
-//! One lock guards who does what; it is taken a few times a piece and never held while anything is done. A core that reads waits for
-//! input only when no piece is on its way, so nothing that can go on ever waits for the input.
+//! 1. One core *reads* the piece and parses its packets, while another reads the next piece.
+//! 2. Pieces are *steered* in order: each core gets its share of the packets.
+//! 3. Every core *processes* its share, piece by piece. The last core *merges* the shares.
+//! 4. Pieces are *written* in order, by an idle core or by the one that merged them.
+//!
+//! So bytes stay where they were read. Packets pass between cores as descriptors, with their metadata where other cores need them.
+//!
+//! One lock guards who does what. It is taken a few times for each piece and never held during work. A core waits for input only while no
+//! piece is on its way.
 
 use std::hint;
 use std::mem::swap;
@@ -28,7 +31,7 @@ use crate::history::link::LinkEnd;
 use crate::history::log::{AHEAD, Block};
 use crate::history::recovery::Tally;
 use crate::steer::core_batch::CoreBatch;
-use crate::steer::dispatch::{Dispatcher, Found, Router};
+use crate::steer::dispatch::{ClassifiedBatch, Dispatcher, Router};
 use crate::work::any_worker::AnyWorker;
 
 /// A stream that several cores share.
@@ -36,106 +39,107 @@ pub(crate) struct Turns<'a, N: NetworkFunction> {
     input: Mutex<Box<dyn Receive + 'a>>,
     output: Mutex<Output<'a>>,
     dispatcher: Mutex<&'a mut Dispatcher<N>>,
-    /// What hands out pieces as they were read, where that needs no order.
+    /// Steers pieces in any order, right after they were read, if steering doesn't depend on earlier packets.
     router: Option<Arc<Router<N>>>,
-    /// What looks at packets, where steering has to wait for the pieces ahead.
+    /// Parses packets ahead of steering, if steering has to follow the order of pieces.
     looks: Arc<Router<N>>,
-    /// Whether pieces are written in order; else each core sends its share by itself.
+    /// Whether pieces are written in order. If not, each core sends its own share.
     order: Order,
     cores: usize,
-    /// Packets of a piece at most, where logs have to hold what is under way.
+    /// The most packets of a piece, if logs must hold all packets under way.
     piece_max: Option<usize>,
     slots: Box<[Mutex<Piece<N>>]>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Counts changes, for cores that look for a moment before they sleep.
+    /// Counts changes, for cores that spin for a moment before they sleep.
     changes: AtomicU64,
 }
 
-/// Where pieces go once they are processed.
+/// The output of the stream.
 struct Output<'a> {
     transmit: Box<dyn Transmit + 'a>,
-    /// What went wrong: nothing is written behind it.
+    /// True after an error: nothing more is written.
     failed: bool,
 }
 
-/// A piece of the stream, or a spare one.
+/// A piece of the stream, or an unused one.
 struct Piece<N: NetworkFunction> {
-    /// The packets as they were read.
+    /// The packets as read.
     batch: Batch,
-    /// Holds their bytes while cores share them.
+    /// The packets' bytes, while cores share them.
     memory: Arc<Memory>,
-    found: Found<N::Meta>,
-    /// What all cores need of it, where that needs no order.
+    found: ClassifiedBatch<N::Meta>,
+    /// The history records that all cores need, if `router` steers.
     block: Arc<Block<N::Meta>>,
     shares: Vec<CoreBatch<N::Meta>>,
-    /// Set for a piece without packets: the time by which every core ages its state. A piece has a place in the order of packets, so
-    /// replicas age at the same place.
+    /// Set for a piece without packets: every core ages its state to this time. Pieces are ordered like packets, so all replicas age at the
+    /// same place.
     quiet: Option<Quiet>,
 }
 
-/// A time when nothing had come behind a packet.
+/// A time without new packets.
 #[derive(Clone, Copy)]
 struct Quiet {
     now: Nanos,
     last: Seq,
 }
 
-/// Who does what. Pieces are numbered from 0 on; number `n` is in slot `n` modulo the slots.
+/// Who does what. Pieces are numbered from 0; piece `n` is in slot `n` modulo the slots.
 struct State {
-    /// The pieces that were read.
+    /// The number of pieces read.
     read: u64,
-    /// The pieces that were steered: cores may take their shares.
+    /// The number of pieces steered. Cores may take their shares of these.
     steered: u64,
-    /// The pieces that were written: their slots are free.
+    /// The number of pieces written. Their slots are free.
     written: u64,
     stages: Box<[Stage]>,
     reading: bool,
     steering: bool,
     writing: bool,
-    /// A core waits for the input: what was written is not to wait for more.
+    /// A core waits for input, so written packets must be flushed.
     starved: bool,
     /// Nothing more is read.
     ended: bool,
-    /// A core has gone without giving back what it had: nobody is to wait for it.
+    /// A core has ended without giving its work back, so the others must not wait for it.
     abandoned: bool,
-    /// How many cores wait for a change.
+    /// How many cores sleep until a change.
     waiting: usize,
-    /// The number of cores that have nothing to do: they wait for a change, or look out for one before they sleep.
+    /// How many cores have nothing to do: they sleep until a change, or spin before that.
     idle: usize,
-    /// The last packet that was read.
+    /// The last packet read.
     last: Seq,
-    /// The last time by which state aged because nothing came.
+    /// The last time by which state aged without packets.
     quiet: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Free,
-    /// A core looks at the packets.
+    /// A core parses the packets.
     Read,
-    /// To be steered.
+    /// Ready to be steered.
     Classified,
-    /// So many cores have still to process their share.
+    /// This many cores still have to process their shares.
     Steered(usize),
-    /// To be written.
+    /// Ready to be written.
     Merged,
 }
 
-/// How long a core looks out before it sleeps: about what another needs for its turn, and less than it takes to be woken.
+/// How long a core spins before it sleeps: about as long as another core's turn, and shorter than waking up.
 const LOOK_OUT: Duration = Duration::from_micros(50);
 
-/// The least time, by the port's clock, between two pieces without packets. State ages by them.
+/// The shortest time, by the port's clock, between two pieces without packets, by which state ages.
 const QUIET: Nanos = Nanos::from_millis(10);
 
-/// Rounds of ageing that a core does at most for one such piece.
+/// The most rounds of ageing that a core does for one such piece.
 const AGE_ROUNDS: usize = 16;
 
 /// Slots for each core: one that it reads, one that it processes, one that waits for others.
 const SLOTS_PER_CORE: usize = 3;
 
 impl<'a, N: NetworkFunction> Turns<'a, N> {
-    /// `lockstep`: a piece is read when the one ahead is written, so that no core waits for another that writes.
+    /// `lockstep` is the most packets of a piece on a lossy link. A piece is then read only after the one before it was written, so that no
+    /// core waits for another that writes.
     pub(crate) fn new(
         stream: Stream<'a>,
         dispatcher: &'a mut Dispatcher<N>,
@@ -147,7 +151,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let piece = || Piece {
             batch: Batch::default(),
             memory: Arc::new(Memory::Filled(Vec::new())),
-            found: Found::default(),
+            found: ClassifiedBatch::default(),
             block: Arc::default(),
             shares: (0..cores).map(|_| CoreBatch::default()).collect(),
             quiet: None,
@@ -184,9 +188,9 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         }
     }
 
-    /// A core's part in it.
-    pub(crate) fn seat(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> Seat<'_, 'a, N> {
-        Seat {
+    /// A core's feed from this stream.
+    pub(crate) fn feed(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> StreamFeed<'_, 'a, N> {
+        StreamFeed {
             turns: self,
             core,
             next: 0,
@@ -200,7 +204,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         }
     }
 
-    /// Gives the stream back once all cores are done.
+    /// Returns the stream after all cores are done.
     pub(crate) fn into_stream(self) -> Stream<'a> {
         let input = self.input.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Output { transmit, .. } = self.output.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -215,16 +219,16 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         lock(&self.slots[self.slot(number)])
     }
 
-    /// Tells those that wait that something has changed.
+    /// Wakes the waiting cores after a change.
     fn changed(&self, state: &State) {
-        // ORDERING: Relaxed. Whoever sees it looks again under the lock; pairs with the loads in `look_out`.
+        // ORDERING: Relaxed. A core that sees the change looks again under the lock; pairs with the loads in `look_out`.
         self.changes.fetch_add(1, Ordering::Relaxed);
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Reads the next piece, for which there is a slot and whose turn it is; `false` when nothing has come.
+    /// Reads the next piece into its free slot. Returns false if no packets have come.
     fn read(&self, core: usize, number: u64) -> Result<bool, EngineError> {
         let mut piece = self.piece(number);
         let (received, now) = {
@@ -257,8 +261,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         failure.map_or(Ok(true), |failure| Err(EngineError::Panicked(Box::new(failure))))
     }
 
-    /// Makes a piece without packets, by which every core ages its state to `now`. Does so if all pieces are written and the last such piece
-    /// is old enough; `false` otherwise.
+    /// Makes a piece without packets, by which every core ages its state to `now`. Only if all pieces are written and the last such piece
+    /// is old enough; otherwise returns false.
     fn age<'s>(&'s self, mut state: MutexGuard<'s, State>, piece: &mut Piece<N>, now: Option<Nanos>) -> bool {
         let is_done = state.written == state.read;
         let is_due = |now: &Nanos| is_done && state.quiet.is_none_or(|last| *now >= last + QUIET);
@@ -272,7 +276,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         true
     }
 
-    /// Receives a piece, unless it is larger than logs have room for.
+    /// Receives a piece. A piece that is too large for the logs is an error.
     fn receive(&self, input: &mut dyn Receive, batch: &mut Batch) -> Result<Received, EngineError> {
         let received = match input.receive(batch) {
             Err(PortError::Down(_)) => Received::Idle,
@@ -280,15 +284,15 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         };
         match self.piece_max {
             Some(most) if received == Received::Packets && batch.len() > most => Err(EngineError::Refused(format!(
-                "the port delivers {} packets at a time, and a link that can lose some takes {most}",
+                "the port delivers {} packets at a time, but a link that loses packets takes at most {most}",
                 batch.len()
             ))),
             Some(_) | None => Ok(received),
         }
     }
 
-    /// Looks at a piece's packets, and hands them out where that needs no order. Where the function panics on one, it is the first of
-    /// those that are left out.
+    /// Parses a piece's packets, and steers them if `router` can. If the function panics on a packet, that packet and all behind it are
+    /// left out.
     fn look(&self, core: usize, piece: &mut Piece<N>) -> Option<Failure> {
         let Piece { batch, memory, found, block, shares, .. } = piece;
         batch.share(memory);
@@ -296,7 +300,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let panic = match &self.router {
             Some(router) => {
                 if Arc::get_mut(block).is_none() {
-                    // A link's end keeps it until it has recovered what was lost.
+                    // A link's end keeps the old block until it has recovered what was lost.
                     *block = Arc::default();
                 }
                 router.deal(batch, shares, Some(block).filter(|_| router.replicates()), found, &mut at)
@@ -313,7 +317,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         Some(Failure { core, seq, message: message(&*panic), packet })
     }
 
-    /// Steers the pieces whose turn it is, unless somebody is at it, who will.
+    /// Steers the pieces that are ready, in order. If another core is steering, that core does it.
     fn steer<'s>(&'s self, mut state: MutexGuard<'s, State>) {
         if state.steering {
             return;
@@ -338,9 +342,9 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     fn done(&self, number: u64) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let slot = self.slot(number);
-        let Stage::Steered(left) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
-        if left > 1 {
-            state.stages[slot] = Stage::Steered(left - 1);
+        let Stage::Steered(shares) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
+        if shares > 1 {
+            state.stages[slot] = Stage::Steered(shares - 1);
             return Ok(());
         }
         if self.order != Order::Any {
@@ -360,12 +364,12 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         self.write_all(state)
     }
 
-    /// Tells whether a core may write the next piece: it is merged, and nobody writes.
+    /// True if the next piece is merged and no core writes.
     fn is_to_write(&self, state: &State) -> bool {
         !state.writing && state.stages[self.slot(state.written)] == Stage::Merged
     }
 
-    /// Writes the next piece, and those behind it that waited for it.
+    /// Writes the next piece, and the merged pieces behind it.
     fn write_all<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Result<(), EngineError> {
         let mut result = Ok(());
         while self.is_to_write(&state) {
@@ -388,7 +392,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         result
     }
 
-    /// Sends a core's share by itself, where the order of packets doesn't matter.
+    /// Sends a core's share, if the order of packets doesn't matter.
     fn send(&self, batch: &mut Batch) -> Result<(), PortError> {
         let Output { transmit, failed, .. } = &mut *lock(&self.output);
         if *failed {
@@ -399,7 +403,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         result
     }
 
-    /// Writes a piece, and makes it a spare one.
+    /// Writes a piece and frees its slot.
     fn write(&self, piece: &mut Piece<N>) -> Result<(), PortError> {
         let Output { transmit, failed } = &mut *lock(&self.output);
         let Piece { batch, memory, shares, quiet, .. } = piece;
@@ -417,7 +421,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         result
     }
 
-    /// Looks for a moment whether something changes: another core is mostly about to be done, and to be woken takes longer.
+    /// Spins for a moment and returns true if something changed. Another core is usually almost done, and waking up takes longer.
     fn look_out(&self, seen: u64) -> bool {
         let start = Instant::now();
         while start.elapsed() < LOOK_OUT {
@@ -432,7 +436,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         false
     }
 
-    /// Lets go of what was written and gathered.
+    /// Flushes written packets.
     fn flush(&self) -> Result<(), PortError> {
         let Output { transmit, failed, .. } = &mut *lock(&self.output);
         if *failed {
@@ -443,7 +447,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         result
     }
 
-    /// Nothing more is read.
+    /// Ends reading.
     fn end(&self) {
         let mut state = lock(&self.state);
         state.ended = true;
@@ -452,22 +456,22 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
 }
 
 impl State {
-    /// Tells a core that has come to piece `next` whether all is over. A core that still reads may bring one more piece, because it
-    /// began before the end was known.
+    /// True if a core that has come to piece `next` has no more work. A core that still reads may bring one more piece, because it began
+    /// before the end was known.
     const fn is_over(&self, next: u64) -> bool {
         self.ended && !self.reading && next == self.read
     }
 }
 
-/// Copies the packets of all shares, as they are now, to their places in the piece. Packets that were lost on the way to their core are in
-/// no share.
+/// Copies the processed packets of all shares back to their places in the piece. Packets that were lost on the way to their core are in no
+/// share.
 fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
     let (Some(first), Some(last)) = (batch.packets().first().map(|packet| packet.seq.0), batch.len().checked_sub(1))
     else {
         return;
     };
     for CoreBatch { batch: share, .. } in shares {
-        // How many numbers between the first packet and this one are missing: a sequenced capture may have gaps.
+        // The numbers missing between the first packet and this one: a sequenced capture may have gaps.
         let mut missing = 0;
         for (index, packet) in share.packets().iter().enumerate() {
             let number = (packet.seq.0 - first) as usize;
@@ -481,31 +485,31 @@ fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
     }
 }
 
-/// A core's part in a shared stream.
-pub(crate) struct Seat<'t, 'a, N: NetworkFunction> {
+/// A core's feed from a shared stream.
+pub(crate) struct StreamFeed<'t, 'a, N: NetworkFunction> {
     turns: &'t Turns<'a, N>,
     core: usize,
-    /// The piece whose share comes next.
+    /// The number of the next piece to take a share of.
     next: u64,
-    /// The share at hand. Its batch is with the run's loop.
+    /// The current share. Its batch is with the run's loop.
     share: CoreBatch<N::Meta>,
     link: Option<LinkEnd<N::Meta>>,
-    /// Behind the last packet that the core has heard of.
+    /// The number after the last packet that the core knows of.
     sent: Seq,
     failed: bool,
     recovery: Option<(Tally, bool)>,
-    /// The time by which its worker's state is to age, in the place of a share; and the last such.
+    /// The time to age the worker's state to, for a piece without packets.
     ages: Option<Quiet>,
     aged: Option<Nanos>,
 }
 
-impl<N: NetworkFunction> Seat<'_, '_, N> {
-    /// What the link lost and recovery brought back, and whether the others went on without this core.
+impl<N: NetworkFunction> StreamFeed<'_, '_, N> {
+    /// The losses and recoveries of this core, and whether it was fenced.
     pub(crate) const fn recovery(&self) -> Option<&(Tally, bool)> {
         self.recovery.as_ref()
     }
 
-    /// Takes the core's share of the next piece, which was steered.
+    /// Takes the core's share of the next steered piece.
     fn take(&mut self, batch: &mut Batch) {
         {
             let mut piece = self.turns.piece(self.next);
@@ -516,7 +520,7 @@ impl<N: NetworkFunction> Seat<'_, '_, N> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
+impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, N> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
         let turns = self.turns;
         loop {
@@ -555,18 +559,18 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         }
         if let Some(Quiet { now, last }) = self.ages {
             self.aged = Some(now);
-            // As often for all replicas: what is left comes with the next.
+            // All replicas do the same number of rounds; the next piece continues.
             (0..AGE_ROUNDS).any(|_| !worker.age(now, last));
             return Ok(());
         }
         let Self { share, link, sent, failed, .. } = self;
-        // Another core mostly wrote them. Those behind are asked for on the way.
+        // Usually another core wrote them. The later ones are prefetched on the way.
         prefetch::all(&share.owned()[..share.owned().len().min(AHEAD)]);
         *sent = share.block.as_ref().map_or(*sent, |block| block.end);
         match (&share.block, link) {
-            // That the others went on without this core is told at the end; until then its packets are dropped and counted.
+            // A core that was fenced reports that at the end. Until then its packets are dropped and counted.
             (Some(block), Some(link)) => drop(link.process(worker, batch, block)),
-            // Another core's failure is told by itself.
+            // The core that failed reports its failure itself.
             (Some(block), None) if !worker.hand_over(&block.moves()) => {
                 *failed = true;
                 worker.fail();
@@ -577,7 +581,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
-        // Where nothing is merged nobody else has to read what became of these.
+        // Without merging, no other core reads these packets.
         let sent = if self.turns.order == Order::Any { self.turns.send(batch) } else { Ok(()) };
         swap(&mut self.share.batch, batch);
         {
@@ -601,7 +605,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
             && !state.ended
             && state.read - state.written < turns.slots.len() as u64
         {
-            // Nobody can have work for this core before it has read some itself.
+            // No other core can have work for this one before it has read some itself.
             (state.reading, state.starved) = (true, true);
             let is_written = state.written == state.read;
             drop(state);
@@ -625,7 +629,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
             state.idle -= 1;
             return Ok(());
         }
-        // ORDERING: Relaxed. It changes under the lock alone.
+        // ORDERING: Relaxed. It only changes under the lock.
         if turns.changes.load(Ordering::Relaxed) == seen {
             state.waiting += 1;
             (state, _) = turns.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner);
@@ -636,7 +640,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         Ok(())
     }
 
-    /// By pieces.
+    /// Set by pieces without packets.
     fn aged(&self) -> Option<Nanos> {
         self.aged
     }
@@ -646,7 +650,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     }
 
     fn fail(&mut self) {
-        // The link's end leaves, so that nobody waits for it.
+        // The link's end is dropped and leaves, so the others don't wait for it.
         (self.failed, self.link) = (true, None);
     }
 
@@ -665,7 +669,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     }
 }
 
-/// A panic goes through no lock: what it guards is as its last holder left it.
+/// Takes the lock even if it is poisoned: no panic happens while the guarded state is inconsistent.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

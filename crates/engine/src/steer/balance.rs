@@ -1,46 +1,46 @@
-//! RSS++ (Barbette et al., CoNEXT '19): the load of each bucket of the indirection table is counted, and buckets change
-//! cores where that evens the cores' loads out.
+//! RSS++ (Barbette et al., CoNEXT '19): counts the load of each bucket of the indirection table, and moves buckets between cores to even
+//! out the cores' loads.
 //!
-//! Which buckets move is the outcome of a trade: the loads' squared deviation from their mean against the number of moves,
-//! since every move costs cache lines. It is sought greedily, one best move from the busiest core to the idlest at a time.
+//! It weighs the squared deviation of the loads from their mean against the number of moves, since every move costs cache misses. The
+//! search is greedy: one best move from the busiest core to the idlest at a time.
 
-/// Counts the load of buckets and says which should change cores.
+/// Counts the load of buckets and decides which move to another core.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     cores: usize,
-    /// Cores that are in use: the first so many.
+    /// The number of cores in use: cores 0 to `active - 1`.
     active: usize,
     /// Each bucket's load in this epoch.
     counts: Vec<u32>,
-    /// Each bucket's load as it is expected: half the last epoch's, half what was expected for that.
+    /// Each bucket's expected load: the mean of the last epoch's load and the load expected for it.
     expected: Vec<u32>,
-    /// Each core's load, while it is looked at.
+    /// Each core's load; a buffer.
     loads: Vec<u64>,
 }
 
-/// A bucket that should change cores.
+/// A bucket that moves to another core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The bucket.
     pub bucket: u16,
-    /// Who has it.
+    /// Its present core.
     pub from: u16,
-    /// Who should get it.
+    /// Its new core.
     pub to: u16,
 }
 
-/// The busiest core may have so many percent more than its share before anything moves.
+/// The busiest core may exceed its share by this percentage before anything moves.
 const SLACK_PERCENT: u64 = 5;
-/// Moves in one epoch at most.
+/// The most moves in one epoch.
 const MOVES_MAX: usize = 32;
-/// The utilisation in percent above which a core more is used, and that which the others must stay below for one less to do.
+/// Utilisation in percent: above the first, one more core is used; one core less is used if the others then stay below the second.
 const SCALE_PERCENT: [u64; 2] = [85, 70];
 
 impl Balancer {
-    /// Nothing counted yet, all cores in use.
+    /// A balancer with nothing counted and all cores in use.
     ///
     /// # Panics
-    /// For no cores.
+    /// If `cores` is 0.
     #[must_use]
     pub fn new(cores: usize, buckets: usize) -> Self {
         assert!(cores > 0, "there is a core");
@@ -53,7 +53,7 @@ impl Balancer {
         self.counts[usize::from(bucket)] += 1;
     }
 
-    /// Ends an epoch: what is expected of each bucket follows what came. Returns it.
+    /// Ends an epoch: updates the expected load of each bucket and returns it.
     pub fn end_epoch(&mut self) -> &mut [u32] {
         for (expected, count) in self.expected.iter_mut().zip(&mut self.counts) {
             *expected = if *expected == 0 { *count } else { u32::midpoint(*expected, *count) };
@@ -62,21 +62,20 @@ impl Balancer {
         &mut self.expected
     }
 
-    /// What is expected of each bucket.
+    /// The expected load of each bucket.
     #[must_use]
     pub fn expected(&self) -> &[u32] {
         &self.expected
     }
 
-    /// How many cores are in use.
+    /// The number of cores in use.
     #[must_use]
     pub const fn active(&self) -> usize {
         self.active
     }
 
-    /// Uses a core more when those in use are too busy, one less when the others could do its work. `work` is what they had
-    /// to do since that was last asked, in percent of what one core can do. [`rebalance`](Self::rebalance) then fills or empties
-    /// the core.
+    /// Uses one more core if those in use are too busy, or one less if the others can do its work. `work` is the work since the last call,
+    /// in percent of what one core can do. [`rebalance`](Self::rebalance) then fills or empties the core.
     pub fn scale(&mut self, work: u64) {
         let [high, low] = SCALE_PERCENT;
         if work > high * self.active as u64 {
@@ -86,8 +85,7 @@ impl Balancer {
         }
     }
 
-    /// The buckets that should change cores, given who has which; `extra` is load of each core that no bucket brings.
-    /// The table is changed accordingly.
+    /// Decides which buckets move, and updates the table. `extra` is the load of each core in use that belongs to no bucket.
     pub fn rebalance(&mut self, table: &mut [u16], extra: u64, migrations: &mut Vec<Migration>) {
         migrations.clear();
         let mut loads = std::mem::take(&mut self.loads);
@@ -102,7 +100,7 @@ impl Balancer {
         self.loads = loads;
     }
 
-    /// Moves buckets from the busiest core to the idlest, as long as that is worth it.
+    /// Moves buckets from the busiest core to the idlest, while it pays.
     fn even_out(&self, table: &mut [u16], loads: &mut [u64], migrations: &mut Vec<Migration>) {
         let mean = loads.iter().sum::<u64>() / self.active as u64;
         let idle = self.active < 2;
@@ -112,13 +110,13 @@ impl Balancer {
                 return;
             }
             let gap = loads[busiest] - loads[idlest];
-            // Moving a load b changes the squared deviation by 2 b (b - gap): best is the bucket nearest half the gap.
+            // Moving a load b changes the squared deviation by 2 b (b - gap), so the best bucket is nearest half the gap.
             let gain = |load: u64| load * gap.saturating_sub(load);
             let of_busiest = table.iter().zip(&self.expected).enumerate();
             let of_busiest = of_busiest.filter(|(_, (core, _))| usize::from(**core) == busiest);
             let best = of_busiest.map(|(bucket, (_, load))| (gain(u64::from(*load)), bucket)).max();
             let Some((gained, bucket)) = best else { return };
-            // A move has to be worth its cache lines: a hundredth of a core's share, squared.
+            // A move costs cache misses, so it must gain more than a hundredth of a core's share, squared.
             if gained <= (mean / 100).pow(2) {
                 return;
             }
@@ -126,7 +124,7 @@ impl Balancer {
         }
     }
 
-    /// Empties cores that are no longer in use: each bucket goes to the idlest.
+    /// Empties cores that are no longer in use: each bucket goes to the idlest core.
     fn retire(&self, table: &mut [u16], loads: &mut [u64], migrations: &mut Vec<Migration>) {
         for bucket in 0..table.len() {
             if usize::from(table[bucket]) >= self.active {
@@ -149,7 +147,7 @@ fn move_bucket(
     loads[usize::from(from)] -= u64::from(expected[bucket]);
     loads[to] += u64::from(expected[bucket]);
     table[bucket] = to as u16;
-    // All take place at once, so a bucket that moves again moves from where it was.
+    // All moves happen at once, so a bucket that moves again still comes from its first core.
     match migrations.iter_mut().find(|migration| usize::from(migration.bucket) == bucket) {
         Some(earlier) => earlier.to = to as u16,
         None => migrations.push(Migration { bucket: bucket as u16, from, to: to as u16 }),
@@ -170,7 +168,8 @@ fn extremes(loads: &[u64]) -> (usize, usize) {
     (busiest, idlest)
 }
 
-/// The busiest core's load once buckets are dealt out, the heaviest first, each to the idlest core: what balancing comes to.
+/// The busiest core's load after dealing out the buckets, the heaviest first, each to the idlest core. Approximates what balancing can
+/// achieve.
 pub(crate) fn balanced(loads: &mut [u32], by_core: &mut [u64]) -> u64 {
     loads.sort_unstable_by(|a, b| b.cmp(a));
     by_core.fill(0);

@@ -1,4 +1,4 @@
-//! What a frame is to a function, before any state is looked at.
+//! Classifies packets before any state is read: metadata and steering bucket, or a verdict.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use port::{Batch, Packet};
 use crate::placement::hash_of;
 use crate::steer::steering::{Buckets, NO_SET};
 
-/// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise `meta` stays as it is, and its
-/// verdict, which follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
+/// Returns true and writes the packet's metadata to `meta` if it takes a step. Otherwise writes its verdict, which depends on its headers
+/// alone, to `verdict` and leaves `meta` as it is. Sequencer and worker both use this, so they agree.
 ///
-/// Both are built where they stay, for moving values of their size costs more than making them.
+/// Both are written in place: moving values of this size costs more than building them.
 #[inline(always)]
 pub(crate) fn classify<N: NetworkFunction>(
     nf: &N,
@@ -30,7 +30,7 @@ pub(crate) fn classify<N: NetworkFunction>(
         wire_len,
         interface,
         #[inline(always)]
-        |headers| contributes(nf, headers, bytes, meta, verdict),
+        |headers| meta_or_verdict(nf, headers, bytes, meta, verdict),
     );
     match ordinary {
         Some(takes_step) => takes_step,
@@ -39,21 +39,21 @@ pub(crate) fn classify<N: NetworkFunction>(
 }
 
 #[inline(always)]
-fn contributes<N: NetworkFunction>(
+fn meta_or_verdict<N: NetworkFunction>(
     nf: &N,
     headers: &Headers,
     bytes: &[u8],
     meta: &mut Option<N::Meta>,
     verdict: &mut Verdict,
 ) -> bool {
-    // Two ways from here on, each with stores of its own: what they had in common would go over the stack field by field.
+    // Two separate branches, each with its own stores. Common code would pass the values over the stack.
     match nf.meta(headers, headers.payload(bytes)) {
         Some(made) => {
             *meta = Some(made);
             true
         }
         None => {
-            // A copy, for whatever `other` lends to a call has to be in memory, and of all other packets nothing has to be.
+            // Copied because `other` may need it in memory; on the other path the headers stay in registers.
             let headers = *headers;
             *verdict = nf.other(&headers);
             false
@@ -61,7 +61,7 @@ fn contributes<N: NetworkFunction>(
     }
 }
 
-/// Later fragments carry no ports; a function whose packet sets are named by ports can't place them.
+/// Classifies a packet that isn't ordinary. Later fragments carry no ports, so a function whose keys have ports can't place them.
 #[inline(never)]
 fn classify_odd<N: NetworkFunction>(
     nf: &N,
@@ -73,40 +73,40 @@ fn classify_odd<N: NetworkFunction>(
 ) -> bool {
     let Packet { link, wire_len, interface, .. } = *packet;
     let segment = packet::parse_segment(link, bytes, wire_len, interface, |headers| {
-        contributes(nf, headers, bytes, meta, verdict)
+        meta_or_verdict(nf, headers, bytes, meta, verdict)
     });
-    if let Some(contributes) = segment {
-        return contributes;
+    if let Some(meta_or_verdict) = segment {
+        return meta_or_verdict;
     }
     let dropped = match packet::parse_odd(link, bytes, wire_len, interface) {
         Ok(headers) if by_ports && headers.fragment == Fragment::Later => Reason::FRAGMENT,
-        Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),
+        Ok(headers) => return meta_or_verdict(nf, &headers, bytes, meta, verdict),
         Err(kind) => Reason::malformed(kind),
     };
     *verdict = Verdict::Drop(dropped);
     false
 }
 
-/// Looks at packets ahead of their steering: at what they contribute, or at no more than steering goes by. Several cores do so at once.
+/// Classifies packets before they are steered, fully or only for their buckets. Several cores use it at once.
 pub(crate) struct Classifier<N> {
     nf: Arc<N>,
     by_ports: bool,
-    /// Which fields of a packet name its packet set, where a card could go by them.
+    /// The RSS fields of the key, if a card could steer by them.
     mask: Option<RssFields>,
-    /// What table hashes are keyed by.
+    /// The hash seed.
     seed: u64,
-    /// What packets' buckets are chosen by, where there are any.
+    /// Chooses buckets, if there are any.
     buckets: Option<Buckets>,
 }
 
-/// What is known of a packet ahead of its steering.
+/// What is known of a packet before it is steered.
 #[derive(Clone, Copy)]
 pub(crate) struct Classified<M> {
-    /// What it contributes; `None` for a packet that takes no step.
+    /// The metadata; `None` for a packet that takes no step.
     pub(crate) meta: Option<M>,
-    /// The hash of its packet set, which tables go by.
+    /// The hash of the key, for tables.
     pub(crate) hash: u64,
-    /// Its entry of the indirection table; 0 where there is none.
+    /// The entry of the indirection table; 0 if there is none.
     pub(crate) bucket: u16,
 }
 
@@ -116,9 +116,8 @@ impl<N: NetworkFunction> Classifier<N> {
         Self { by_ports: set.has_ports(), mask: set.rss_mask(), nf, seed, buckets }
     }
 
-    /// Finds the buckets of packets of a batch, of which it is at number `at`; [`NO_SET`] is written for those that belong to no packet
-    /// set. Of an ordinary packet no more is read than a card reads, for whoever gets it looks at it by itself: it may have a bucket and
-    /// yet take no step.
+    /// Finds the buckets of the packets in `range`; [`NO_SET`] for packets without a packet set. `at` is the packet in work. Reads no more
+    /// of an ordinary packet than a card does, so a packet with a bucket may still take no step: its core parses it.
     #[inline(never)]
     pub(crate) fn place(&self, batch: &Batch, range: Range<usize>, places: &mut [u16], at: &mut usize) {
         let Some(buckets) = &self.buckets else { return places.fill(NO_SET) };
@@ -147,7 +146,7 @@ impl<N: NetworkFunction> Classifier<N> {
         meta.map_or(NO_SET, |meta| buckets.bucket(&meta.key()))
     }
 
-    /// Looks at packets of a batch, of which it is at number `at`, and writes what it finds over as many `places`.
+    /// Classifies the packets in `range` and writes the results to `places`. `at` is the packet in work.
     pub(crate) fn classify(
         &self,
         batch: &Batch,
@@ -172,7 +171,7 @@ impl<N: NetworkFunction> Classifier<N> {
     }
 }
 
-/// Places for what is found out about so many packets, with whatever was found out about others before.
+/// Places for `count` results. They contain old results.
 pub(crate) fn places<M: Copy>(classified: &mut Vec<Classified<M>>, count: usize) -> &mut [Classified<M>] {
     if classified.len() < count {
         classified.resize(count, Classified { meta: None, hash: 0, bucket: 0 });

@@ -1,4 +1,4 @@
-//! What the dispatcher hands a core of one batch.
+//! A core's share of a batch.
 
 use std::sync::Arc;
 
@@ -10,17 +10,18 @@ use port::Batch;
 use crate::history::log::{Block, Log, OwnedRecord};
 use crate::work::any_worker::AnyWorker;
 
-/// Another core had a share last, and gives up a cache line in the time that about so many packets take.
+/// How many records ahead a place is prefetched for writing. Another core read it last, and moving the cache line takes about as long as
+/// this many packets.
 const PUSH_AHEAD: usize = 12;
 
-/// What one core gets of one batch.
+/// A core's share of a batch.
 #[derive(Debug)]
 pub struct CoreBatch<M> {
     /// The core's packets.
     pub batch: Batch,
-    /// The records that replicas need of the batch, and what changes cores before it.
+    /// The records that replicas need for the batch, and the moves before it.
     pub block: Option<Arc<Block<M>>>,
-    /// Places for what its packets contribute; those behind the first `owned` are stale.
+    /// Records that only this core steps. The first `owned` are valid; the rest are from earlier batches.
     places: Vec<OwnedRecord<M>>,
     owned: usize,
 }
@@ -32,7 +33,7 @@ impl<M> Default for CoreBatch<M> {
 }
 
 impl<M> CoreBatch<M> {
-    /// What those of the core's packets contribute whose steps no other core takes, if it is handed that.
+    /// The records that only this core steps (`hybrid`). Empty if cores parse their own packets.
     #[must_use]
     pub fn owned(&self) -> &[OwnedRecord<M>] {
         &self.places[..self.owned]
@@ -40,8 +41,8 @@ impl<M> CoreBatch<M> {
 }
 
 impl<M: Meta> CoreBatch<M> {
-    /// Has the core's worker decide `batch`, the packets that were taken out of this share, by what else there is of them. What changes
-    /// cores ahead of them has been handed over.
+    /// Lets the core's worker decide `batch`, the packets of this share, with the share's records. The moves before the batch must be done
+    /// already.
     pub fn process<N: NetworkFunction<Meta = M>>(&self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
         match &self.block {
             Some(block) => {
@@ -54,14 +55,13 @@ impl<M: Meta> CoreBatch<M> {
 }
 
 impl<M: Copy> CoreBatch<M> {
-    /// Begins with nothing handed, and room for what so many packets contribute.
+    /// Empties the records and makes room for `packets` of them.
     pub(crate) fn begin(&mut self, packets: usize) {
         self.owned = 0;
         self.places.reserve(packets.saturating_sub(self.places.len()));
     }
 
-    /// Adds what a packet contributes. It is written where it stays, over what was there: put together first, it would have to be
-    /// waited for to be copied.
+    /// Adds a record. Its fields are written in place: a copy of a whole record just built would stall.
     #[inline(always)]
     pub(crate) fn own(&mut self, seq: Seq, hash: u64, bucket: u16, meta: &M) {
         prefetch::place_to_write(self.places.as_ptr(), self.owned + PUSH_AHEAD);

@@ -1,5 +1,4 @@
-//! The dispatcher: it stands where a card or a sequencer would, numbers nothing itself, and hands each core its packets
-//! and, for replicas, the history.
+//! The dispatcher: in place of a card or a sequencer, it gives each core its packets and, for replicas, the history. Packets come numbered.
 
 use std::any::Any;
 use std::mem::{replace, take};
@@ -13,7 +12,7 @@ use port::{Batch, Packet};
 
 use crate::history::carrier::{Shape, Unpack};
 use crate::history::link::Histories;
-use crate::history::log::{Block, Boundary, OwnedRecord, Record, Script};
+use crate::history::log::{Block, Boundary, OwnedRecord, Record, TraceHistory};
 use crate::history::moves::{Elephant, Move, What};
 use crate::kind::EngineKind;
 use crate::options::Options;
@@ -27,37 +26,37 @@ use crate::steer::steering::{NO_SET, Steering};
 /// Splits batches among cores.
 pub struct Dispatcher<N: NetworkFunction> {
     nf: Arc<N>,
-    /// What hashes are keyed by.
+    /// The hash seed.
     seed: u64,
-    /// Steering as it is now; the router's stays as it was at first.
+    /// The current steering. The router keeps the initial one.
     steering: Steering,
     router: Arc<Router<N>>,
     cores: usize,
     adaptive: Option<Box<Adaptive<N::Meta>>>,
-    /// Blocks that cores may still be reading; those that nobody holds any more are used again.
+    /// Blocks that cores may still be reading. A block that no core holds is used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
-    /// Room for what is found out about the packets of a batch.
-    found: Found<N::Meta>,
-    /// What takes the place of all this where packets come sequenced.
+    /// Buffers for the classification of a batch.
+    found: ClassifiedBatch<N::Meta>,
+    /// Unpacks sequenced packets and replaces everything else.
     unpack: Option<Unpack<N>>,
 }
 
-/// What makes steering follow the load.
+/// Adapts steering to the load (`rss++`, `hybrid`).
 struct Adaptive<M> {
     balancer: Balancer,
     elephants: Option<Elephants<M>>,
     /// Packets until the epoch ends.
-    left: u64,
+    until_epoch_end: u64,
     epoch: u64,
     frozen: bool,
-    /// What a core carries, where only as many are in use as that takes.
+    /// The packets a second of one core, if the number of cores in use is adapted.
     core_pps: Option<u64>,
     /// The first packet of the epoch, and its time.
     since: (Seq, Nanos),
     /// The fewest and the most cores that were in use.
     in_use: [usize; 2],
-    /// Moves that were ever decided.
-    tickets: u64,
+    /// The number of moves decided so far.
+    moved: u64,
     migrations: Vec<Migration>,
     changes: Vec<Change<M>>,
     table: Vec<u16>,
@@ -68,7 +67,7 @@ struct Adaptive<M> {
 struct Route {
     core: usize,
     bucket: u16,
-    /// Whether replicas need its record.
+    /// True if all replicas need its record.
     recorded: bool,
 }
 
@@ -77,13 +76,13 @@ impl<N: NetworkFunction> Dispatcher<N> {
     #[must_use]
     pub fn new(nf: Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Self {
         let Options { epoch, replay_percent, seed, core_pps, .. } = *options;
-        // One core has one table, which packet sets may share what they like in.
+        // A single core has one table, in which packet sets may share anything.
         let buckets = if cores == 1 { 1 } else { options.buckets };
         let steering = match kind {
             EngineKind::Sequential => Steering::One,
             EngineKind::Shared if cores == 1 => Steering::One,
             EngineKind::Scr | EngineKind::Shared => Steering::RoundRobin { cores },
-            // Packets that belong to no packet set go to any core: no state depends on which.
+            // Packets without packet sets may go to any core: no state depends on it.
             EngineKind::Transactional if nf.packet_set() == PacketSet::None => Steering::RoundRobin { cores },
             EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Transactional | EngineKind::Hybrid => {
                 Steering::rss(cores, buckets)
@@ -94,13 +93,13 @@ impl<N: NetworkFunction> Dispatcher<N> {
             Box::new(Adaptive {
                 balancer: Balancer::new(cores, buckets),
                 elephants: elephants.then(|| Elephants::new(cores, buckets, epoch, replay_percent)),
-                left: epoch,
+                until_epoch_end: epoch,
                 epoch,
                 frozen: false,
                 core_pps,
                 since: (Seq(0), Nanos(0)),
                 in_use: [cores; 2],
-                tickets: 0,
+                moved: 0,
                 migrations: Vec::with_capacity(buckets),
                 changes: Vec::with_capacity(buckets),
                 table: Vec::with_capacity(buckets),
@@ -108,41 +107,40 @@ impl<N: NetworkFunction> Dispatcher<N> {
         });
         let replicate = kind == EngineKind::Scr && cores > 1;
         let classifier = || Classifier::new(Arc::clone(&nf), seed, steering.buckets());
-        let sight = match steering {
-            _ if replicate || elephants => Sight::Contributions(classifier()),
-            Steering::Hash(_) => Sight::Buckets(classifier()),
-            Steering::One | Steering::RoundRobin { .. } => Sight::Nothing,
+        let classification = match steering {
+            _ if replicate || elephants => Classification::Metadata(classifier()),
+            Steering::Hash(_) => Classification::Buckets(classifier()),
+            Steering::One | Steering::RoundRobin { .. } => Classification::None,
         };
         Self {
-            router: Arc::new(Router { sight, steering: steering.clone(), replicate }),
+            router: Arc::new(Router { classification, steering: steering.clone(), replicate }),
             nf,
             seed,
             steering,
             cores,
             adaptive,
             blocks: Vec::new(),
-            found: Found::default(),
+            found: ClassifiedBatch::default(),
             unpack: None,
         }
     }
 
-    /// The same for packets that a sequencer has been at, whose history is what they carry; with `recovery` for cores that
-    /// take from each other what they miss.
+    /// The same for sequenced packets, which carry the history. `recovery` is true if cores copy missing records from each other.
     #[must_use]
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
         let unpack = Some(Unpack::new(&self.nf, shape, self.seed, recovery));
-        // What arrives is looked at once it is unpacked.
-        let router = Router { sight: Sight::Nothing, steering: Steering::One, replicate: true };
+        // Packets are parsed after they are unpacked.
+        let router = Router { classification: Classification::None, steering: Steering::One, replicate: true };
         Self { unpack, router: Arc::new(router), ..self }
     }
 
-    /// Where histories are that cores recover from: blocks stay where they are while a core needs them, and what a capture's packets
-    /// carry goes with their buffer.
+    /// Where cores find lost records. Blocks stay valid as long as a core needs them; history carried by a capture's packets is gone with
+    /// their buffer.
     pub(crate) const fn histories(&self) -> Histories {
-        if self.unpack.is_some() { Histories::Copied } else { Histories::Kept }
+        if self.unpack.is_some() { Histories::Copied } else { Histories::InMemory }
     }
 
-    /// The core of each bucket, where there are buckets.
+    /// The core of each bucket. Empty if there are no buckets.
     #[must_use]
     pub fn table(&self) -> &[u16] {
         match &self.steering {
@@ -151,46 +149,46 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// How many packet sets are replicated by themselves now.
+    /// The number of elephants.
     #[must_use]
     pub fn elephants(&self) -> usize {
         self.replicated().map_or(0, <[_]>::len)
     }
 
-    /// How often something changed cores.
+    /// How often state moved between cores.
     #[must_use]
     pub fn moved(&self) -> u64 {
-        self.adaptive.as_ref().map_or(0, |adaptive| adaptive.tickets)
+        self.adaptive.as_ref().map_or(0, |adaptive| adaptive.moved)
     }
 
-    /// The fewest and the most cores that were in use, and how many are now, where that follows the load.
+    /// The fewest and the most cores that were in use, and the cores in use now, if the engine adapts them to the load.
     #[must_use]
     pub fn cores_in_use(&self) -> Option<[usize; 3]> {
         let adaptive = self.adaptive.as_ref().filter(|adaptive| adaptive.core_pps.is_some())?;
         let [least, most] = adaptive.in_use;
-        // A core without a bucket gets nothing, unless packets are sprayed besides.
+        // A core without a bucket gets no packets, unless elephants are sprayed.
         let reach = if adaptive.elephants.is_some() { usize::MAX } else { self.table().len() };
         Some([least, most, adaptive.balancer.active()].map(|cores| cores.min(reach)))
     }
 
-    /// From now on nothing changes cores.
+    /// Stops all moves from now on.
     pub fn freeze(&mut self) {
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.frozen = true;
         }
     }
 
-    /// What hands out batches on any core and in any order, where steering doesn't follow what came before.
+    /// The router that can split batches on any core and in any order. `None` if steering depends on earlier packets.
     pub(crate) fn router(&self) -> Option<Arc<Router<N>>> {
         (self.adaptive.is_none() && self.unpack.is_none()).then(|| Arc::clone(&self.router))
     }
 
-    /// What looks at packets ahead of [`deal`](Self::deal), on any core.
+    /// The router that classifies packets ahead of [`deal`](Self::deal), on any core.
     pub(crate) fn any_router(&self) -> Arc<Router<N>> {
         Arc::clone(&self.router)
     }
 
-    /// Hands each packet of `batch` to its core's share: lent where it was lent, else copied. The shares are emptied first.
+    /// Puts each packet of `batch` into its core's share: borrowed if the batch's bytes are shared, else copied. Empties the shares first.
     pub fn split(&mut self, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
         let mut found = take(&mut self.found);
         match self.router() {
@@ -207,8 +205,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
         self.found = found;
     }
 
-    /// Hands each packet of `batch` to its core's share, by what was found out about it. Batches are dealt in their order.
-    pub(crate) fn deal(&mut self, batch: &Batch, found: &Found<N::Meta>, shares: &mut [CoreBatch<N::Meta>]) {
+    /// Puts each packet of `batch` into its core's share, by its classification. Batches must come in order.
+    pub(crate) fn deal(&mut self, batch: &Batch, found: &ClassifiedBatch<N::Meta>, shares: &mut [CoreBatch<N::Meta>]) {
         clear::<N>(batch, shares);
         if let Some(unpack) = &mut self.unpack {
             return unpack.split(batch, shares);
@@ -219,14 +217,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if let Some(first) = batch.packets().first() {
             self.decide(first, &mut inner.moves);
         }
-        if self.router.sight.is_of_contributions() {
+        if self.router.classification.is_metadata() {
             let route = |seq: u64, classified: &Classified<N::Meta>| self.route(seq, classified);
             hand_out(batch, 0, &found.classified[..batch.len()], shares, Some(&mut inner.records), route);
         } else {
             let (Some(adaptive), Steering::Hash(rss)) = (&mut self.adaptive, &self.steering) else {
                 unreachable!("what follows nothing is dealt by a router")
             };
-            adaptive.left = adaptive.left.saturating_sub(batch.len() as u64);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(batch.len() as u64);
             let buckets = &found.buckets[..batch.len()];
             let sets = buckets.iter().filter(|bucket| **bucket != NO_SET);
             sets.for_each(|bucket| adaptive.balancer.count(*bucket));
@@ -238,29 +236,29 @@ impl<N: NetworkFunction> Dispatcher<N> {
         self.blocks.push(block);
     }
 
-    /// What the dispatcher would do with the next packets of a trace that is replayed without one: the core and the bucket of
-    /// each are added, and to the script what the cores have to know.
+    /// Steers the next packets of a trace that is replayed without a dispatcher. Adds the core and the bucket of each packet, and the
+    /// records and moves to `history`.
     pub fn assign(
         &mut self,
         batch: &Batch,
         cores: &mut Vec<u16>,
         buckets: &mut Vec<u16>,
-        script: &mut Script<N::Meta>,
+        history: &mut TraceHistory<N::Meta>,
     ) {
         if let Some(first) = batch.packets().first().filter(|first| first.seq > Seq(0)) {
             let mut moves = Vec::new();
             self.decide(first, &mut moves);
             if !moves.is_empty() {
-                script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
+                history.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
         if self.replicated().is_some() {
-            script.owned.resize_with(self.cores, Vec::new);
+            history.owned.resize_with(self.cores, Vec::new);
         }
         let mut found = take(&mut self.found);
         self.router.look(batch, &mut found, &mut 0);
         for (index, packet) in batch.packets().iter().enumerate() {
-            if !self.router.sight.is_of_contributions() {
+            if !self.router.classification.is_metadata() {
                 let (core, bucket) = self.steer(packet.seq.0, found.buckets.get(index).copied().unwrap_or(NO_SET));
                 cores.push(core as u16);
                 buckets.push(bucket);
@@ -271,15 +269,15 @@ impl<N: NetworkFunction> Dispatcher<N> {
             cores.push(route.core as u16);
             buckets.push(route.bucket);
             if route.recorded {
-                script.records.extend(record_of(packet, classified));
-            } else if let (Some(owned), Some(meta)) = (script.owned.get_mut(route.core), classified.meta) {
+                history.records.extend(record_of(packet, classified));
+            } else if let (Some(owned), Some(meta)) = (history.owned.get_mut(route.core), classified.meta) {
                 owned.push(OwnedRecord { seq: packet.seq, hash: classified.hash, bucket: route.bucket, meta });
             }
         }
         self.found = found;
     }
 
-    /// What leads from here back to where `start` stood: for a trace that is replayed over and over.
+    /// The moves from the current steering back to `start`, for a trace that is replayed in a loop.
     #[must_use]
     pub fn back_to(&mut self, start: &SteeringSnapshot<N::Meta>) -> Vec<Move<N::Meta>> {
         let now = self.snapshot();
@@ -295,10 +293,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let buckets = buckets.map(|(bucket, (from, to))| What::Bucket { bucket: bucket as u16, from: *from, to: *to });
         let moves: Vec<_> = demote.chain(promote).chain(buckets).collect();
         let first = self.moved();
-        moves.into_iter().zip(first..).map(|(what, ticket)| Move { ticket, what }).collect()
+        moves.into_iter().zip(first..).map(|(what, number)| Move { number, what }).collect()
     }
 
-    /// Who has what now.
+    /// The current table and elephants.
     #[must_use]
     pub fn snapshot(&self) -> SteeringSnapshot<N::Meta> {
         let table = self.table().to_vec();
@@ -306,7 +304,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         SteeringSnapshot { replicated: replicated.iter().map(|one| elephant(one, &table)).collect(), table }
     }
 
-    /// Steers by this table from now on, for whoever replays what [`assign`](Self::assign) said from the beginning again.
+    /// Restores the table, to replay what [`assign`](Self::assign) returned from the beginning.
     pub fn restore(&mut self, snapshot: &SteeringSnapshot<N::Meta>) {
         if let Some(rss) = self.steering.rss_table() {
             for (bucket, core) in snapshot.table.iter().enumerate() {
@@ -319,17 +317,18 @@ impl<N: NetworkFunction> Dispatcher<N> {
         Some(self.adaptive.as_ref()?.elephants.as_ref()?.replicated())
     }
 
-    /// The core of a packet, and the bucket that it is told to go by, where steering goes by its bucket alone.
+    /// The core and the bucket of a packet, if steering only depends on its bucket.
     fn steer(&mut self, seq: u64, bucket: u16) -> (usize, u16) {
         let set = (bucket != NO_SET).then_some(bucket);
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.left = adaptive.left.saturating_sub(1);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(1);
             set.into_iter().for_each(|bucket| adaptive.balancer.count(bucket));
         }
         self.steering.steer(seq, set)
     }
 
-    /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
+    /// Chooses the route of a classified packet. Inlined: a route returned from a call would be stored in pieces and read at once, which
+    /// stalls.
     #[inline(always)]
     fn route(&mut self, seq: u64, classified: &Classified<N::Meta>) -> Route {
         let Classified { meta, hash, bucket } = classified;
@@ -337,36 +336,37 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
         let route = Route { core, bucket, recorded: self.router.replicate };
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.left = adaptive.left.saturating_sub(1);
+            adaptive.until_epoch_end = adaptive.until_epoch_end.saturating_sub(1);
             let Some(meta) = meta else { return route };
             if let Some(elephants) = &mut adaptive.elephants {
                 if elephants.count(&meta.key(), hash) {
                     let (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
                     return Route { core, bucket, recorded: true };
                 }
-                elephants.count_mouse(seq, meta, hash, bucket);
+                elephants.count_unreplicated(seq, meta, hash, bucket);
             }
             adaptive.balancer.count(bucket);
         }
         route
     }
 
-    /// At the end of an epoch: what changes cores before the next packet.
+    /// At the end of an epoch, decides which state moves before packet `next`.
     fn decide(&mut self, next: &Packet, moves: &mut Vec<Move<N::Meta>>) {
         let (Some(adaptive), Some(rss)) = (&mut self.adaptive, self.steering.rss_table()) else { return };
         if next.seq == Seq(0) {
             adaptive.since = (next.seq, next.time);
         }
-        if adaptive.left > 0 || adaptive.frozen {
+        if adaptive.until_epoch_end > 0 || adaptive.frozen {
             return;
         }
         adaptive.scale(next);
         rss.use_cores(adaptive.balancer.active());
-        let Adaptive { balancer, elephants, left, epoch, tickets, migrations, changes, table, .. } = &mut **adaptive;
-        *left = *epoch;
+        let Adaptive { balancer, elephants, until_epoch_end, epoch, moved, migrations, changes, table, .. } =
+            &mut **adaptive;
+        *until_epoch_end = *epoch;
         let mut add = |what| {
-            moves.push(Move { ticket: *tickets, what });
-            *tickets += 1;
+            moves.push(Move { number: *moved, what });
+            *moved += 1;
         };
         let active = balancer.active();
         let expected = balancer.end_epoch();
@@ -394,7 +394,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
         inner.moves.clear();
         if let Some(adaptive) = &self.adaptive {
-            // A core that is no longer in use leaves all its buckets.
+            // A core that is no longer in use gives up all its buckets.
             inner.moves.reserve(MOVES + if adaptive.core_pps.is_some() { self.table().len() } else { 0 });
         }
         block
@@ -402,12 +402,12 @@ impl<N: NetworkFunction> Dispatcher<N> {
 }
 
 impl<M> Adaptive<M> {
-    /// Uses a core more or less, by what came since the epoch began and how long that took.
+    /// Adapts the number of cores in use, by the epoch's packets and its length.
     fn scale(&mut self, next: &Packet) {
         let Some(pps) = self.core_pps else { return };
         let (first, start) = replace(&mut self.since, (next.seq, next.time));
         let packets = u128::from(next.seq.0 - first.0);
-        // What one core carries meanwhile, in billionths of a packet.
+        // What one core can process in that time, in billionths of a packet.
         let carried = u128::from(next.time.0.saturating_sub(start.0)) * u128::from(pps);
         let work = (packets * 100 * 1_000_000_000).checked_div(carried).unwrap_or(u128::MAX);
         self.balancer.scale(u64::try_from(work).unwrap_or(u64::MAX));
@@ -416,74 +416,73 @@ impl<M> Adaptive<M> {
     }
 }
 
-/// The look that packets get ahead of their steering.
-enum Sight<N> {
-    /// None: steering goes by their numbers.
-    Nothing,
-    /// The look of a card: it finds their buckets. The core that gets a packet parses it.
+/// How packets are classified before they are steered.
+enum Classification<N> {
+    /// Not at all: steering needs only their numbers.
+    None,
+    /// As a card does: only their buckets. The packet's core parses it.
     Buckets(Classifier<N>),
-    /// The whole look: it finds their contributions, which other cores need besides their own.
-    Contributions(Classifier<N>),
+    /// Fully: other cores need their metadata too.
+    Metadata(Classifier<N>),
 }
 
-impl<N> Sight<N> {
-    const fn is_of_contributions(&self) -> bool {
-        matches!(self, Self::Contributions(_))
+impl<N> Classification<N> {
+    const fn is_metadata(&self) -> bool {
+        matches!(self, Self::Metadata(_))
     }
 }
 
-/// The findings of that look about the packets of a batch: buckets or contributions.
-pub(crate) struct Found<M> {
-    /// Their buckets; [`NO_SET`] for those that belong to no packet set.
+/// The classification of a batch: buckets or metadata.
+pub(crate) struct ClassifiedBatch<M> {
+    /// The buckets; [`NO_SET`] for packets without a packet set.
     buckets: Vec<u16>,
-    /// The contributions. They are worked out for many of them first: what was just built in pieces and is then copied whole has to be waited
-    /// for.
+    /// The metadata. Computed for many packets before any is copied: a copy right after the fields were written would stall.
     classified: Vec<Classified<M>>,
 }
 
-impl<M> Default for Found<M> {
+impl<M> Default for ClassifiedBatch<M> {
     fn default() -> Self {
         Self { buckets: Vec::new(), classified: Vec::new() }
     }
 }
 
-/// Hands out packets by what they are alone. Steering that follows nothing needs no order: any core hands out any batch.
+/// Splits batches without looking at earlier packets, so any core can split any batch.
 pub(crate) struct Router<N: NetworkFunction> {
-    sight: Sight<N>,
+    classification: Classification<N>,
     steering: Steering,
-    /// Whether every core needs every record.
+    /// True if every core needs every record.
     replicate: bool,
 }
 
 impl<N: NetworkFunction> Router<N> {
-    /// Whether every core needs every record.
+    /// True if every core needs every record.
     pub(crate) const fn replicates(&self) -> bool {
         self.replicate
     }
 
-    /// Looks at all packets of a batch, of which it is at number `at`.
-    pub(crate) fn look(&self, batch: &Batch, found: &mut Found<N::Meta>, at: &mut usize) {
+    /// Classifies all packets of a batch. `at` is the packet in work.
+    pub(crate) fn look(&self, batch: &Batch, found: &mut ClassifiedBatch<N::Meta>, at: &mut usize) {
         let range = 0..batch.len();
-        match &self.sight {
-            Sight::Nothing => {}
-            Sight::Buckets(classifier) => {
+        match &self.classification {
+            Classification::None => {}
+            Classification::Buckets(classifier) => {
                 found.buckets.resize(batch.len(), NO_SET);
                 classifier.place(batch, range, &mut found.buckets, at);
             }
-            Sight::Contributions(classifier) => {
+            Classification::Metadata(classifier) => {
                 classifier.classify(batch, range, places(&mut found.classified, batch.len()), at);
             }
         }
     }
 
-    /// Hands each packet of a batch to its core's share, a burst at a time. The shares are emptied first; `block` is free and gets
-    /// what all cores need. It is at packet number `at`: where the function panics on that, those ahead of it are handed out.
+    /// Puts each packet of a batch into its core's share, a burst at a time. Empties the shares first. `block` must be free; it gets the
+    /// records that all cores need. `at` is the packet in work. If the function panics on it, the packets before it are in the shares.
     pub(crate) fn deal(
         &self,
         batch: &Batch,
         shares: &mut [CoreBatch<N::Meta>],
         mut block: Option<&mut Arc<Block<N::Meta>>>,
-        found: &mut Found<N::Meta>,
+        found: &mut ClassifiedBatch<N::Meta>,
         at: &mut usize,
     ) -> Option<Panic> {
         clear::<N>(batch, shares);
@@ -496,14 +495,14 @@ impl<N: NetworkFunction> Router<N> {
         while begin < batch.len() && panic.is_none() {
             let range = begin..batch.len().min(begin + BURST);
             begin = range.end;
-            panic = match &self.sight {
-                Sight::Nothing => {
+            panic = match &self.classification {
+                Classification::None => {
                     spread(batch, range.start, &[NO_SET; BURST][..range.len()], shares, |seq, _| {
                         self.steering.steer(seq, None)
                     });
                     None
                 }
-                Sight::Buckets(classifier) => {
+                Classification::Buckets(classifier) => {
                     let Steering::Hash(rss) = &self.steering else { unreachable!("only it goes by buckets") };
                     let mut found = [NO_SET; BURST];
                     let found = &mut found[..range.len()];
@@ -512,7 +511,7 @@ impl<N: NetworkFunction> Router<N> {
                     spread(batch, range.start, &found[..whole], shares, |seq, bucket| rss.steer(seq, bucket));
                     panic
                 }
-                Sight::Contributions(classifier) => {
+                Classification::Metadata(classifier) => {
                     let found = places(&mut found.classified, range.len());
                     let panic = caught(&range, at, |at| classifier.classify(batch, range.clone(), found, at));
                     let whole = panic.as_ref().map_or(range.len(), |_| *at - range.start);
@@ -535,19 +534,19 @@ impl<N: NetworkFunction> Router<N> {
     }
 }
 
-/// Looks at packets, of which `look` tells at which it is.
+/// Calls `look`, which sets `at` to the packet in work, and catches a panic.
 fn caught(range: &Range<usize>, at: &mut usize, look: impl FnOnce(&mut usize)) -> Option<Panic> {
     *at = range.start;
     catch_unwind(AssertUnwindSafe(|| look(at))).err()
 }
 
-/// What a panic says.
+/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Empties shares of a batch. Each has room for the whole of it, so that no later one, steered otherwise, makes it grow.
+/// Empties shares. Each gets room for the whole batch, so none has to grow later.
 fn clear<N: NetworkFunction>(batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
     let bytes = batch.bytes_max();
-    // A packet that is made anew lies behind the others, which keep their places.
+    // New frames go behind the others, which keep their places.
     let anew = N::TRANSFORM.map_or(0, |transform| bytes + transform.growth as usize * batch.len());
     for share in shares {
         share.block = None;
@@ -556,7 +555,7 @@ fn clear<N: NetworkFunction>(batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
     }
 }
 
-/// Has a free block be about the packets of a batch.
+/// Prepares a free block for the packets of a batch.
 fn begin<M>(block: &mut Block<M>, batch: &Batch) {
     block.records.clear();
     block.moves.clear();
@@ -566,8 +565,8 @@ fn begin<M>(block: &mut Block<M>, batch: &Batch) {
     }
 }
 
-/// Hands out the packets of a batch from number `first` on, with what they contribute: to their cores alone, or to all where they are
-/// replicated.
+/// Puts classified packets, from index `first` on, into their cores' shares. Metadata go to the packet's core, or to the block if replicas
+/// need them.
 #[inline(always)]
 fn hand_out<M: Copy>(
     batch: &Batch,
@@ -591,7 +590,7 @@ fn hand_out<M: Copy>(
     }
 }
 
-/// Hands out the packets of a batch from number `first` on by their buckets alone.
+/// Puts packets, from index `first` on, into their cores' shares, by their buckets.
 #[inline(always)]
 fn spread<M>(
     batch: &Batch,
@@ -612,11 +611,10 @@ fn spread<M>(
     }
 }
 
-/// Moves at one boundary that a block has room for from the start: all promotions and demotions that there can be, and what buckets
-/// an uneven load moves.
+/// How many moves a block has room for at first: all possible promotions and demotions, and the buckets that an uneven load moves.
 const MOVES: usize = 64;
 
-/// Which core has which buckets, and which packet sets are replicated.
+/// The core of each bucket, and the replicated packet sets.
 #[derive(Clone, Debug)]
 pub struct SteeringSnapshot<M> {
     table: Vec<u16>,

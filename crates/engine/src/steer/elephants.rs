@@ -1,33 +1,32 @@
-//! Which packet sets are elephants: heavy enough that cores are better balanced when all of them take their packets in turn
-//! and keep a replica (`hybrid`).
+//! Finds elephants: packet sets that are too heavy for one core, so that spraying their packets and replicating their state balances the
+//! cores better (`hybrid`).
 //!
-//! A count-min sketch (Cormode and Muthukrishnan, 2005) over a sample of an epoch's packets finds candidates. A candidate is promoted
-//! when the busiest core's work, buckets dealt out as well as they can be, falls by it although every core then replays the
-//! elephant's history; an elephant is demoted when that no longer gains anything. So uniform traffic has no elephants, and a
-//! single flow is one.
+//! A count-min sketch (Cormode and Muthukrishnan, 2005) over a sample of an epoch's packets finds candidates. A candidate is promoted if
+//! that reduces the busiest core's work, with buckets dealt out as well as possible, although every core then replays the elephant's
+//! history. An elephant is demoted when it no longer pays. So uniform traffic has no elephants, and a single flow is one.
 
 use nf::Meta;
 
 use crate::steer::balance::balanced;
 
-/// Counts packet sets, and keeps a list of those that are replicated.
+/// Counts packet sets, and keeps the list of elephants.
 #[derive(Debug)]
 pub(crate) struct Elephants<M> {
     cores: u64,
     sketch: [Box<[u32]>; 2],
     candidates: Vec<Tracked<M>>,
     replicated: Vec<Tracked<M>>,
-    /// By bits of the hash: who may be meant.
+    /// Indexed by bits of the hash: the candidate or elephant that may have it.
     marks: Box<[u8]>,
-    /// A candidate has so many packets in an epoch at least.
+    /// The least packets of a candidate in an epoch.
     threshold: u32,
-    /// Packets that a counted one stands for: the sample has one packet in so many.
+    /// The sample has one packet in this many, so each counts this often.
     sampled: u32,
-    /// The sample's bound: a packet belongs to it if its number, mixed, is not above this.
+    /// A packet belongs to the sample if its mixed number is not above this.
     sampled_to: u64,
-    /// What replaying a record costs of what a packet costs.
+    /// The cost of replaying a record, in percent of a packet's cost.
     replay_percent: u64,
-    /// Room to try things out in.
+    /// A buffer for trial balancing.
     buckets: Vec<u32>,
     by_core: Vec<u64>,
     taken: Vec<u32>,
@@ -36,7 +35,7 @@ pub(crate) struct Elephants<M> {
 /// A packet set that is counted by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tracked<M> {
-    /// One of its packets' contributions.
+    /// The metadata of one of its packets.
     pub(crate) meta: M,
     /// The hash of its key.
     pub(crate) hash: u64,
@@ -46,33 +45,33 @@ pub(crate) struct Tracked<M> {
     packets: u32,
 }
 
-/// What should change.
+/// A change to the list of elephants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change<M> {
-    /// A packet set becomes an elephant.
+    /// The packet set becomes an elephant.
     Promote(Tracked<M>),
-    /// It is one no more.
+    /// The packet set is no elephant any more.
     Demote(Tracked<M>),
 }
 
-/// Replicas hold so many packet sets.
+/// The most elephants, and so the size of a replica.
 pub(crate) const REPLICATED_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 32;
 const CELLS: usize = 2048;
 const MARKS: usize = 4096;
-/// Packets of an epoch's sample, at least. A shorter epoch is counted whole.
+/// The least packets of an epoch's sample. A shorter epoch is counted whole.
 const SAMPLE: u64 = 4096;
-/// Packets that one of the sample stands for, at most.
+/// The sample has at least one packet in this many.
 const SAMPLED_MAX: u64 = 4;
-/// The mark of a candidate; below it, a place in the list of replicated ones, and one.
+/// The mark of a candidate. A lower mark is an index in the list of elephants, plus one.
 const CANDIDATE: u8 = u8::MAX;
-/// A promotion has to save so many percent of the busiest core's work.
+/// A promotion must save this percentage of the busiest core's work.
 const GAIN_PERCENT: u64 = 5;
-/// Demotions that are looked at in an epoch.
+/// The most demotions that are considered in an epoch.
 const DEMOTIONS_MAX: usize = 8;
 
 impl<M: Meta> Elephants<M> {
-    /// No elephants, for epochs of so many packets. Replaying a record costs so many percent of what a packet costs.
+    /// No elephants yet. `epoch` is in packets; replaying a record costs `replay_percent` percent of a packet's cost.
     #[must_use]
     pub(crate) fn new(cores: usize, buckets: usize, epoch: u64, replay_percent: u32) -> Self {
         let sampled = (epoch / SAMPLE).clamp(1, SAMPLED_MAX);
@@ -99,7 +98,7 @@ impl<M: Meta> Elephants<M> {
         &self.replicated
     }
 
-    /// Counts a packet and says whether it is an elephant's. Others are to be counted by their bucket.
+    /// Counts a packet and returns true if it is an elephant's. Otherwise the caller counts it by its bucket.
     #[inline]
     pub(crate) fn count(&mut self, key: &M::Key, hash: u64) -> bool {
         let mark = self.marks[mark_of(hash)];
@@ -113,11 +112,11 @@ impl<M: Meta> Elephants<M> {
         false
     }
 
-    /// Counts packet number `seq`, which is no elephant's, if it belongs to the sample. A heavy packet set has hundreds of packets in an
-    /// epoch, so the sample finds it, and the sketch is touched less often.
+    /// Counts packet number `seq` of another packet set, if it is in the sample. A heavy packet set has hundreds of packets in an epoch, so
+    /// the sample finds it, and the sketch is touched less often.
     #[inline]
-    pub(crate) fn count_mouse(&mut self, seq: u64, meta: &M, hash: u64, bucket: u16) {
-        // By the golden ratio, so that no period of the traffic's falls in with the sample's.
+    pub(crate) fn count_unreplicated(&mut self, seq: u64, meta: &M, hash: u64, bucket: u16) {
+        // Multiplied by the golden ratio, so the sample doesn't fall in step with a period of the traffic.
         if seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.sampled_to {
             self.count_sampled(meta, hash, bucket);
         }
@@ -140,8 +139,8 @@ impl<M: Meta> Elephants<M> {
         first[a].min(second[b])
     }
 
-    /// Ends an epoch: what should change, given what is expected of each bucket, elephants left out, and how many cores are in
-    /// use from now on. The former and the elephants are kept up to date.
+    /// Ends an epoch and decides on changes. `expected` is the expected load of each bucket without elephants, and is kept up to date;
+    /// `active` is the number of cores in use from now on.
     pub(crate) fn end_epoch(&mut self, expected: &mut [u32], active: usize, changes: &mut Vec<Change<M>>) {
         changes.clear();
         self.cores = active as u64;
@@ -160,14 +159,14 @@ impl<M: Meta> Elephants<M> {
         self.replicated.iter_mut().for_each(|one| one.packets = 0);
     }
 
-    /// Promotes the heaviest candidates: as many as leave the busiest core the least, for of two equal elephants one alone gains
-    /// nothing.
+    /// Promotes the heaviest candidates: as many as minimise the busiest core's work. Considered together, because of two equal elephants
+    /// one alone gains nothing.
     fn promote(&mut self, candidates: &[Tracked<M>], expected: &mut [u32], changes: &mut Vec<Change<M>>) {
         let room = candidates.len().min(REPLICATED_MAX - self.replicated.len());
         let candidates = &candidates[..room];
         let now = self.cost(expected, 0);
         let (mut best, mut more) = ((now * (100 - GAIN_PERCENT) / 100, 0), 0);
-        // What a bucket is expected to bring is less certain than what a candidate brought; it never falls below nothing.
+        // A bucket's expected load is less certain than a candidate's count, so the difference must not fall below 0.
         for (count, candidate) in (1..).zip(candidates) {
             let load = &mut expected[usize::from(candidate.bucket)];
             let taken = candidate.packets.min(*load);
@@ -213,8 +212,8 @@ impl<M: Meta> Elephants<M> {
         }
     }
 
-    /// The busiest core's work, in hundredths of a packet's: its buckets, and its part of the elephants with their history.
-    /// `more` packets are elephants' that aren't in the list yet, or no longer.
+    /// The busiest core's work, in hundredths of a packet: its buckets, and its part of the elephants with their history. `more` is the
+    /// number of elephants' packets to add to those in the list, or to subtract.
     fn cost(&mut self, expected: &[u32], more: i64) -> u64 {
         self.buckets.clear();
         self.buckets.extend_from_slice(expected);
@@ -225,7 +224,7 @@ impl<M: Meta> Elephants<M> {
     }
 }
 
-/// The sketch's cells. The table inside a core goes by other bits.
+/// The sketch's cells. Tables inside a core use other bits of the hash.
 const fn cells(hash: u64) -> [usize; 2] {
     [(hash >> 13) as usize % CELLS, (hash >> 39) as usize % CELLS]
 }
@@ -244,7 +243,7 @@ mod tests {
     const EPOCH: u32 = 10_000;
     const BUCKETS: usize = 128;
 
-    /// Epochs of traffic in which flow `i` has so many packets, the rest spread over thousands of owned.
+    /// Runs `times` epochs in which flow `i` has `heavy[i]` packets; the rest are spread over thousands of flows.
     fn epochs(cores: usize, heavy: &[u32], times: usize) -> (Elephants<Host>, Vec<Vec<Change<Host>>>) {
         let mut elephants = Elephants::new(cores, BUCKETS, u64::from(EPOCH), 30);
         let mut balancer = Balancer::new(cores, BUCKETS);
@@ -269,7 +268,7 @@ mod tests {
             if !elephants.count(&key, hash) {
                 let bucket = (hash >> 50) as u16 % BUCKETS as u16;
                 balancer.count(bucket);
-                elephants.count_mouse(seq, &key, hash, bucket);
+                elephants.count_unreplicated(seq, &key, hash, bucket);
             }
         };
         for (number, packets) in heavy.iter().enumerate() {
@@ -320,7 +319,7 @@ mod tests {
     fn many_elephants_stay_told_apart() {
         // Forty flows of two percent each on sixteen cores: none is too heavy for a core.
         assert_eq!(epochs(16, &[EPOCH / 50; 40], 3).0.replicated(), []);
-        // Eight of twelve percent are too heavy, and yet replaying all their records on sixteen cores is dearer.
+        // Eight of twelve percent are too heavy, but replaying all their records on sixteen cores costs more.
         assert_eq!(epochs(16, &[EPOCH * 12 / 100; 8], 4).0.replicated(), []);
         // Two of forty percent are worth it.
         assert_eq!(epochs(16, &[EPOCH * 4 / 10; 2], 4).0.replicated().len(), 2);

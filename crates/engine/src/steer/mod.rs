@@ -1,7 +1,7 @@
 //! Steering: which core gets a packet.
 //!
-//! [`dispatch`] stands where a card or a sequencer would. It asks [`classify`] what packets contribute and [`steering`] for their cores, and follows
-//! the load by [`balance`] (`rss++`) and [`elephants`] (`hybrid`).
+//! [`dispatch`] does the work of a card or a sequencer. [`classify`] parses packets ahead of steering, [`steering`] chooses their cores,
+//! and [`balance`] (`rss++`) and [`elephants`] (`hybrid`) adapt to the load.
 
 pub(crate) mod balance;
 pub(crate) mod classify;

@@ -6,14 +6,14 @@ use packet::toeplitz::SymmetricToeplitz;
 use packet::{FlowKey, RssFields};
 use port::Packet;
 
-/// Which core gets a packet.
+/// How the core of a packet is chosen.
 #[derive(Clone)]
 pub enum Steering {
     /// All packets go to core 0.
     One,
-    /// Packets go around the cores in turn.
+    /// Round robin.
     RoundRobin {
-        /// How many cores there are.
+        /// The number of cores.
         cores: usize,
     },
     /// Receive-side scaling: a Toeplitz hash of the packet set picks an entry of the indirection table.
@@ -26,23 +26,22 @@ pub struct Rss {
     buckets: Buckets,
     /// The core of each bucket.
     table: Vec<u16>,
-    /// The cores that packets go to: the first so many.
+    /// The number of cores in use: cores 0 to `in_use - 1`.
     in_use: usize,
 }
 
-/// Entries of the indirection table, as most cards have them.
+/// The default number of entries of the indirection table, as in most cards.
 pub const BUCKETS: usize = 128;
 
-/// The mark, in the place of a bucket, of a packet that belongs to no packet set.
+/// Stands for the bucket of a packet without a packet set.
 pub(crate) const NO_SET: u16 = u16::MAX;
 
-/// What a packet set's entry of the indirection table is chosen by.
+/// Chooses a packet set's entry of the indirection table.
 #[derive(Clone)]
 pub struct Buckets {
     toeplitz: Arc<SymmetricToeplitz>,
     count: u32,
-    /// The count less one, where that is all that has to be cut off a hash: tables are mostly as large as a card's, and a division takes
-    /// as long as the rest.
+    /// `count - 1` if the count is a power of two, as it usually is: a mask is faster than a division.
     mask: Option<u32>,
 }
 
@@ -54,7 +53,7 @@ impl Buckets {
         self.of_fields(key.rss_fields())
     }
 
-    /// The bucket of a packet set by the fields that name it.
+    /// The bucket of a packet set with these RSS fields.
     #[inline(always)]
     pub(crate) fn of_fields(&self, fields: RssFields) -> u16 {
         let hash = self.toeplitz.hash(fields.folded());
@@ -67,7 +66,7 @@ impl Buckets {
 }
 
 impl Steering {
-    /// Receive-side scaling over `cores` cores, `buckets` buckets dealt out evenly.
+    /// Receive-side scaling over `cores` cores, with `buckets` buckets dealt out evenly.
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
         let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
@@ -77,8 +76,8 @@ impl Steering {
         Self::Hash(Box::new(Rss { buckets, table, in_use: cores }))
     }
 
-    /// The core for packet number `seq` of this bucket, and the bucket that it is told to go by. Packets that belong to no packet set
-    /// touch no state and go around the cores in turn, as a card spreads by their addresses those that the function has no eye for.
+    /// The core and the bucket of packet number `seq`. Packets without a packet set touch no state and are sprayed round robin; a card
+    /// would spread them by their addresses.
     #[inline]
     pub fn steer(&self, seq: u64, bucket: Option<u16>) -> (usize, u16) {
         match self {
@@ -88,7 +87,7 @@ impl Steering {
         }
     }
 
-    /// What packet sets' buckets are chosen by, if there are any.
+    /// Chooses buckets, if there are any.
     #[must_use]
     pub fn buckets(&self) -> Option<Buckets> {
         match self {
@@ -108,7 +107,7 @@ impl Steering {
 }
 
 impl Rss {
-    /// The core for packet number `seq` of this bucket, or of [`NO_SET`], and the bucket that it is told to go by.
+    /// The core and the bucket of packet number `seq`, given its bucket or [`NO_SET`].
     #[inline(always)]
     pub(crate) fn steer(&self, seq: u64, bucket: u16) -> (usize, u16) {
         match bucket {
@@ -123,7 +122,7 @@ impl Rss {
         &self.table
     }
 
-    /// Uses the first so many cores from now on.
+    /// Uses the first `in_use` cores from now on.
     pub(crate) const fn use_cores(&mut self, in_use: usize) {
         self.in_use = in_use;
     }

@@ -1,7 +1,7 @@
-//! A worker whose placement is not known: what runs ask of it once a batch.
+//! A worker without its placement's type, called once for each batch.
 //!
-//! The worker's loop is compiled for every function under every placement. What goes on around it, threads, queues and links, is
-//! compiled once for each function, and calls the loop by way of this.
+//! The worker's loop is compiled for every function under every placement. The code around it (threads, queues, links) is compiled once for
+//! each function and calls the loop through this trait.
 
 use nf::{NetworkFunction, Reason};
 use packet::{Nanos, Seq};
@@ -14,7 +14,7 @@ use crate::history::moves::Moves;
 use crate::placement::Placement;
 use crate::work::worker::Worker;
 
-/// A [`Worker`], whatever its placement; each function is the worker's own.
+/// A [`Worker`] of any placement. The methods are those of `Worker`.
 pub trait AnyWorker<N: NetworkFunction>: Send {
     /// See [`Worker::process`].
     fn process(&mut self, batch: &mut Batch);
@@ -36,16 +36,16 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     #[must_use]
     fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool;
 
-    /// Counts a packet that never got here, or came in vain.
+    /// Counts a packet as dropped that never reached this core, or came too late.
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
-    /// Decides the packets that were left for later and came ahead of the one that the function panicked at.
-    fn decide_left(&mut self, batch: &mut Batch);
+    /// Decides the packets that are still undecided and come before the one at which the function panicked.
+    fn decide_unfinished(&mut self, batch: &mut Batch);
 
     /// See [`Worker::fail`].
     fn fail(&mut self);
 
-    /// What its hashes are keyed by.
+    /// The hash seed.
     fn seed(&self) -> u64;
 
     /// See [`Worker::counters`].
@@ -99,8 +99,8 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
         Self::drop_unseen(self, packet, reason);
     }
 
-    fn decide_left(&mut self, batch: &mut Batch) {
-        Self::decide_left(self, batch);
+    fn decide_unfinished(&mut self, batch: &mut Batch) {
+        Self::decide_unfinished(self, batch);
     }
 
     fn fail(&mut self) {

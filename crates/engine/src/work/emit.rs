@@ -1,4 +1,4 @@
-//! The last stage of a core's work: carry out the verdicts of a burst.
+//! The last stage of a core's work: carries out the verdicts of a burst.
 
 use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
 use packet::Seq;
@@ -7,23 +7,23 @@ use port::{Batch, Fate, Packet, Sides};
 use crate::counters::Counters;
 use crate::placement::BURST;
 
-/// Takes down the verdicts of a burst, then carries them out.
+/// Records the verdicts of a burst, then carries them out.
 ///
-/// A verdict that leaves the packet's bytes as they are is the packet's [`Fate`] at once. One that changes them waits in a list until
-/// [`emit`](Self::emit), so that a burst's steps are over before any of its packets is written to.
+/// A verdict that leaves the bytes unchanged becomes the packet's [`Fate`] at once. One that changes them goes to a list until
+/// [`emit`](Self::emit). So no packet is written to before all steps of its burst are done.
 pub(crate) struct Emitter {
     pub(crate) counters: Counters,
-    /// The port's interfaces: "across" and "back" become their numbers. `None` leaves a verdict's port as it is.
+    /// The port's interfaces, which replace "across" and "back". `None` leaves the verdict's port as it is.
     pub(crate) sides: Option<Sides>,
-    /// Packets that are still to be changed, by their places in the batch, with how.
+    /// The packets to change: index in the batch, verdict.
     changes: Vec<(u32, Verdict)>,
-    /// How many of those have been dealt with.
+    /// How many of them are done.
     changed: usize,
-    /// Room for a packet that is made anew.
+    /// The buffer for a new frame.
     scratch: Vec<u8>,
 }
 
-/// An IP packet at its longest, and a link header: what there is room for from the start where packets are made anew.
+/// The longest IP packet with a link header. The buffer for new frames starts with this capacity.
 const FRAME_MAX: usize = 65_535 + 64;
 
 impl Emitter {
@@ -38,7 +38,7 @@ impl Emitter {
         }
     }
 
-    /// Takes down the verdict of the packet at `index` of the batch.
+    /// Records the verdict of the packet at `index`.
     #[inline(always)]
     pub(crate) fn decide(&mut self, packet: &mut Packet, index: usize, verdict: &Verdict) {
         packet.fate = match verdict {
@@ -52,8 +52,8 @@ impl Emitter {
         self.counters.count(verdict);
     }
 
-    /// Carries out the verdicts that change packets. After a panic of the function, which was at `position`, another call goes on behind
-    /// that packet.
+    /// Carries out the verdicts that change packets. If the function panics here, `position` is its packet, and another call continues
+    /// after that packet.
     #[inline(always)]
     pub(crate) fn emit<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
         if !self.changes.is_empty() {
@@ -69,7 +69,7 @@ impl Emitter {
             let fate = match verdict {
                 Verdict::Rewrite { port, rewrite } => {
                     let Packet { link, wire_len, interface, .. } = batch.packets()[index];
-                    // Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
+                    // The headers are parsed again: to keep them for the few rewrites would slow down all packets.
                     rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
                     self.counters.count(verdict);
                     out(self.sides, *port, &batch.packets()[index])
@@ -91,7 +91,7 @@ impl Emitter {
         self.changed = 0;
     }
 
-    /// Puts in the packet's place what the function makes of it, or drops it for the reason that the function gives.
+    /// Replaces the packet by the frame that the function builds, or drops it for the reason that the function gives.
     #[inline(never)]
     fn transform<N: NetworkFunction>(
         &mut self,
@@ -125,7 +125,7 @@ impl Emitter {
         }
     }
 
-    /// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
+    /// Turns the packet into its answer. Drops a packet that can't be answered, such as a reset or a truncated segment.
     #[cold]
     fn answer(&mut self, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
         let Packet { link, wire_len, interface, .. } = batch.packets()[index];
@@ -146,7 +146,7 @@ impl Emitter {
     }
 }
 
-/// The interface that a packet goes out by: the one that the function names, or the one that "across" or "back" means here.
+/// The output interface: the verdict's port number, or the interface that "across" or "back" stands for.
 #[inline(always)]
 pub(crate) fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
     let named = match (sides, port) {

@@ -8,7 +8,7 @@ use port::Packet;
 use crate::placement::{BURST, Lane, Placement, Ticket, hash_of};
 use crate::steer::classify::classify;
 
-/// The steps of a burst that wait to be taken. Aligned so that no two workers share a line.
+/// The lanes of a burst: packets whose steps are still to be taken. Aligned so that two workers never share a cache line.
 #[repr(align(128))]
 pub(crate) struct Lanes<M> {
     pub(crate) len: usize,
@@ -23,13 +23,13 @@ impl<M: Copy> Lanes<M> {
     }
 }
 
-/// A step that waits.
+/// A packet that waits for its step.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting<M> {
-    /// What its packet contributes: built here and never moved.
+    /// The packet's metadata: written here once and never moved.
     meta: Option<M>,
     pub(crate) ticket: Ticket,
-    /// The packet's place in the batch.
+    /// The packet's index in the batch.
     pub(crate) index: u32,
 }
 
@@ -40,21 +40,21 @@ impl<M: Copy> Waiting<M> {
         index: 0,
     };
 
-    /// The step, as placements see it.
+    /// The step in the form that placements take.
     #[inline(always)]
     pub(crate) fn lane(&self) -> Lane<'_, M> {
         Lane { meta: self.meta(), ticket: &self.ticket }
     }
 
-    /// What the packet of a lane in use contributes.
+    /// The metadata of a lane in use.
     #[inline(always)]
     pub(crate) fn meta(&self) -> &M {
-        let Some(meta) = &self.meta else { unreachable!("a lane waits with what its packet contributes") };
+        let Some(meta) = &self.meta else { unreachable!("a lane in use has its metadata") };
         meta
     }
 }
 
-/// Parses and hashes packets, and prefetches for their steps.
+/// Parses packets, hashes their keys and prefetches their state.
 pub(crate) struct Intake<'a, N, P> {
     pub(crate) nf: &'a N,
     pub(crate) by_ports: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Intake<'a, N, P> {
 }
 
 impl<N: NetworkFunction, P: Placement<N>> Intake<'_, N, P> {
-    /// Fills the lane for a packet that takes a step. For any other, writes its verdict.
+    /// Fills the lane for a packet that takes a step and returns true. Otherwise writes the packet's verdict.
     #[inline(always)]
     pub(crate) fn admit(
         &self,

@@ -1,4 +1,4 @@
-//! Stepping through a log: a core replays what other cores' packets contributed, with its own packets among them.
+//! Replay: a core takes the steps of history records, with its own packets in between.
 
 use std::mem::replace;
 
@@ -13,13 +13,13 @@ use crate::placement::{BURST, Lane, Placement, Ticket};
 use crate::work::intake::{Intake, Lanes};
 use crate::work::worker::Worker;
 
-/// Packets of the batch that have no part in the log's order, and are decided later.
+/// Packets of the batch that the log's order doesn't concern. They are decided later.
 pub(crate) struct Deferred {
-    /// Those without a record in a log that has its own packets' records, by their place in the batch.
+    /// Packets without a record, by index in the batch, if the log also has this core's own packets.
     packets: Vec<u32>,
-    /// Where there may be packets that only this core steps (`hybrid`): how many of them are deferred.
+    /// Under `hybrid`: how many packets that only this core steps are deferred.
     count: usize,
-    /// The place in the batch ahead of which none is deferred.
+    /// No packet before this index in the batch is deferred.
     done_until: usize,
 }
 
@@ -28,15 +28,15 @@ impl Deferred {
         Self { packets: Vec::with_capacity(BURST), count: 0, done_until: 0 }
     }
 
-    /// A log begins.
+    /// Starts a log.
     const fn begin(&mut self) {
         (self.count, self.done_until) = (0, 0);
     }
 }
 
 impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
-    /// Steps through a log in which packets of the batch have their records among the others: what sequenced them has parsed them.
-    /// A packet without a record takes no step, or one that no record has a part in; those are looked at together.
+    /// Replays a log that also has records of this core's own packets, so they need not be parsed. A packet without a record takes no step,
+    /// or a step that doesn't depend on the records; such packets are deferred and decided together.
     #[inline(never)]
     pub(super) fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
@@ -63,7 +63,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let come = batch.packets()[own..].partition_point(|packet| packet.seq < bound);
             (own..own + come).for_each(|index| self.defer(batch, index));
             own += come;
-            // Some may be of what leaves this core.
+            // The moves may take state of deferred packets from this core.
             self.decide_deferred(batch, own, log);
             match log.limit(end) {
                 Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
@@ -72,8 +72,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Takes the steps of consecutive records, some of which are of packets of the batch, from the `own`th on; the packet that comes
-    /// after them. Where the law of folding holds, it `FOLDS` runs.
+    /// Takes the steps of consecutive records, some of which are of this core's packets, from index `own` on. Returns the index of the next
+    /// own packet. If `FOLDS`, runs of equal records are folded.
     #[inline(never)]
     fn take<const FOLDS: bool>(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
         let Stretch { records, first, later } = stretch;
@@ -99,9 +99,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 bucket: Packet::SPRAYED,
                 replayed,
             };
-            // Until a packet comes that no record is about: what is looked up here is looked up for all ahead of it.
+            // Runs until a packet without a record comes. The variables above are computed once for all records before it.
             let is_done = loop {
-                // As in the first pass. Only such a packet is left over from an earlier one.
+                // Numbers as in the first pass over the trace. `None` only for a packet that is left from an earlier pass.
                 let next = batch.packets().get(own).map_or(Some(u64::MAX), |packet| packet.seq.0.checked_sub(first));
                 let Some(next) = next else { break false };
                 while let Some(record) = records.get(at)
@@ -156,13 +156,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         self.place.rest();
         self.emit(batch);
-        // All but those of its own packets.
+        // All records except those of own packets.
         self.emitter.counters.replayed += (records.len() + without_record + before - own) as u64;
         own
     }
 
-    /// Decides the deferred packets ahead of the `until`th: by the records that this core is handed of them, if the log has any, and else
-    /// by parsing them.
+    /// Decides the deferred packets before index `until`: by their own records, if the log has any, or else by parsing them.
     fn decide_deferred(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
         if !P::MIXED {
             if !self.deferred.packets.is_empty() {
@@ -187,7 +186,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Defers a packet without a record: it has no part in the order of those with one.
+    /// Defers a packet without a record: the order of the records doesn't concern it.
     #[inline]
     fn defer(&mut self, batch: &mut Batch, index: usize) {
         if P::MIXED {
@@ -203,7 +202,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Decides the deferred packets that have no record at all.
+    /// Decides the deferred packets that have no record.
     #[inline(never)]
     pub(super) fn intake_deferred(&mut self, batch: &mut Batch) {
         let Self { nf, by_ports, seed, place, lanes, emitter, deferred, position, .. } = self;
@@ -224,8 +223,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.flush(batch);
     }
 
-    /// Takes the steps of a burst of packets ahead of the `until`th, by the records of those that only this core steps. Packets without a
-    /// record, which take no step, are deferred.
+    /// Takes the steps of a burst of packets before index `until`, by the records that only this core steps (`hybrid`). Packets without a
+    /// record take no step and are deferred.
     #[inline(never)]
     fn step_owned(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
         let Self { nf, place, deferred, emitter, position, .. } = self;
@@ -256,7 +255,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                         indices[count] = at as u32;
                         count += 1;
                     }
-                    // A packet never came.
+                    // The record's packet never came.
                     Some(record) if record.seq.0 + first < packet.seq.0 => break,
                     _ if packet.seq >= end || deferred.len() == BURST => break,
                     _ => deferred.push(at as u32),
@@ -287,18 +286,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.emit(batch);
     }
 
-    /// Decides the undecided packets ahead of the one that the function panicked at. There are four kinds: packets whose verdicts were not
-    /// carried out yet, deferred packets, packets that waited for their burst to be taken in, and packets whose transaction the panic has
-    /// undone.
-    pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
+    /// Decides the undecided packets before the one at which the function panicked. There are four kinds: packets whose verdicts were not
+    /// carried out yet, deferred packets, packets that were not taken in yet, and packets whose transaction the panic has undone.
+    pub(crate) fn decide_unfinished(&mut self, batch: &mut Batch) {
         let until = batch.packets().partition_point(|packet| packet.seq < self.position);
         self.emit(batch);
-        let is_left = |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);
+        let is_unfinished =
+            |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);
         self.deferred.packets.clear();
         let mut at = 0;
         while at < until {
             while at < until && self.deferred.packets.len() < BURST {
-                if is_left(&batch.packets()[at]) {
+                if is_unfinished(&batch.packets()[at]) {
                     self.deferred.packets.push(at as u32);
                 }
                 at += 1;
@@ -308,8 +307,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 }
 
-/// Takes down where the state of each record is likely to be; where it `FOLDS`, records of one packet set in a row are looked up once. With
-/// each, a later record is asked for.
+/// Writes the hint of each record. If `FOLDS`, successive records with one hash are looked up once. Also prefetches a later record for
+/// each.
 #[inline(always)]
 fn hint<M, const FOLDS: bool>(
     hints: &mut [Hint; BURST],
@@ -329,8 +328,7 @@ fn hint<M, const FOLDS: bool>(
     }
 }
 
-/// Whether these look like records of one packet set, in which there are runs to be looked for. In others the look costs more than the
-/// few that it finds save.
+/// Guesses from a few records whether all are of one packet set. Only then is it worth looking for runs.
 #[inline(always)]
 fn has_runs<M>(records: &[Record<M>]) -> bool {
     let [first, .., last] = records else { return false };
@@ -338,13 +336,13 @@ fn has_runs<M>(records: &[Record<M>]) -> bool {
     last.hash == first.hash && is_like(records.len() / 4) && is_like(records.len() / 3) && is_like(records.len() / 2)
 }
 
-/// Whether a core's own packets leave room for runs of four between them.
+/// True if a core's own packets leave room for runs of four records between them.
 #[inline(always)]
 fn are_apart(own: &[Packet]) -> bool {
     own.array_windows().next().is_none_or(|[one, next]| next.seq.0 - one.seq.0 > 4)
 }
 
-/// How many records from the first on contribute the same, ahead of packet `next`.
+/// The number of equal records at the start, before packet `next`.
 #[inline(never)]
 fn alike<M: PartialEq>(records: &[Record<M>], next: u64) -> usize {
     let Some((first, others)) = records.split_first() else { return 0 };
@@ -352,8 +350,7 @@ fn alike<M: PartialEq>(records: &[Record<M>], next: u64) -> usize {
     1 + others.iter().take_while(is_like).count()
 }
 
-/// Takes a record's step and those of the records behind it that contribute the same: at once if that is possible, else one by
-/// one. A call, so that nothing of it weighs on the loops around it.
+/// Takes the steps of a record and its repeats, at once if possible, else one by one. Not inlined, to keep the calling loop small.
 #[inline(never)]
 fn catch_up<N: NetworkFunction, P: Placement<N>>(
     place: &mut P,

@@ -1,5 +1,5 @@
-//! The one worker loop. It works in stages, burst by burst: intake (parse all, hash, prefetch), step (all, in order), emit (carry all
-//! verdicts out). The verdicts between the last two stages are values.
+//! The worker loop. It handles bursts in three stages: intake (parse, hash, prefetch), step (in order), emit (carry out the verdicts).
+//! Between the last two stages, verdicts are plain values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::work::emit::Emitter;
 use crate::work::intake::{Intake, Lanes};
 use crate::work::replay::Deferred;
 
-/// One core's share of the work, over its placement of the state. Aligned so that no two workers share a line: each writes
-/// its own with every packet.
+/// One core's worker, over its placement of the state. Aligned so that two workers never share a cache line: each writes to itself with
+/// every packet.
 #[repr(align(128))]
 pub struct Worker<N: NetworkFunction, P> {
     pub(super) nf: Arc<N>,
     pub(super) by_ports: bool,
     pub(super) place: P,
-    /// See [`Placement::fits_l2`]; as it was at the last log.
+    /// [`Placement::fits_l2`], as of the last log.
     pub(super) fits_l2: bool,
-    /// What hashes are keyed by.
+    /// The hash seed.
     pub(super) seed: u64,
     pub(super) emitter: Emitter,
     pub(super) lanes: Box<Lanes<N::Meta>>,
     pub(super) deferred: Deferred,
-    /// The packet whose history record comes next.
+    /// The next packet whose history record is read.
     next: Seq,
-    /// The packet that the function is at, for the report of a panic.
+    /// The packet that the function is processing; a panic report names it.
     pub(super) position: Seq,
 }
 
 impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
-    /// A worker with nothing done yet.
+    /// A worker that has processed nothing yet.
     #[must_use]
     pub fn new(nf: Arc<N>, place: P) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// The state that this core's steps go by.
+    /// The state of this core.
     pub const fn place(&self) -> &P {
         &self.place
     }
@@ -64,29 +64,29 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         &mut self.place
     }
 
-    /// What this core did so far.
+    /// The core's counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { flows: self.place.flow_counters(), ..self.emitter.counters.clone() }
     }
 
-    /// Names the interfaces of the port. From now on a packet that goes "across" or "back" gets the number of its interface.
+    /// Sets the port's interfaces. From now on, "across" and "back" in a verdict become an interface number.
     pub const fn face(&mut self, sides: Sides) {
         self.emitter.sides = Some(sides);
     }
 
-    /// The core's packet counters so far. Those of flows stay at 0, as they would have to be gathered from tables.
+    /// The core's packet counters so far. Flow counters stay 0 here, because tables would have to be summed up for them.
     pub const fn tally(&self) -> &Counters {
         &self.emitter.counters
     }
 
-    /// Ends flows whose deadline has passed by `now`, the port's time, a bounded number at once; `true` when there are more. No packet has
-    /// come behind `last`. Replicas have to be told the same behind the same packet.
+    /// Ends flows whose deadline has passed by `now`, the port's time: a bounded number for each call. Returns true if there are more.
+    /// `last` is the last packet so far. Replicas must get the same calls behind the same packet.
     pub fn age(&mut self, now: Nanos, last: Seq) -> bool {
         self.place.age(&self.nf, now, last)
     }
 
-    /// The packet that the function was last at.
+    /// The packet that the function processed last.
     #[must_use]
     pub const fn position(&self) -> Seq {
         self.position
@@ -118,12 +118,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Decides every packet of the batch, after replaying from `log` what came ahead of it and went to other cores; then
-    /// replays on to `end`, the number behind the last record to read.
+    /// Replays the records of `log` that come before each packet and decides the packets of the batch, in order. Then replays on to `end`,
+    /// the number after the last record to read.
     ///
     /// # Panics
-    /// When another core has failed that this one would have had to wait for; and when there is something to replay under a placement
-    /// that [never does](Placement::REPLAYS).
+    /// If another core has failed that this core would have to wait for. If there is something to replay under a placement that [doesn't
+    /// replay](Placement::REPLAYS).
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.emitter.counters.receive(batch);
@@ -136,23 +136,23 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.next = end;
     }
 
-    /// Lets go of what leaves this core; see [`Placement::release`]. All that came before has been processed.
+    /// Releases the state that leaves this core: [`Placement::release`]. All earlier packets must have been processed.
     pub fn release(&mut self, moves: &Moves<'_, N::Meta>) {
         self.place.release(moves);
     }
 
-    /// Whether all that comes to this core was released.
+    /// True if all state that comes to this core was released.
     #[must_use]
     pub fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
         self.place.is_ready(moves)
     }
 
-    /// Takes what comes to this core, and was [released](Self::release) by others.
+    /// Takes the state that comes to this core. Other cores have [released](Self::release) it.
     pub fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
         self.place.acquire(moves);
     }
 
-    /// Lets go of what leaves this core, waits for what comes, and takes it; `false` when another core has failed.
+    /// Releases the state that leaves, waits for the state that comes, and takes it. Returns false if another core has failed.
     #[must_use]
     pub fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool {
         self.place.release(moves);
@@ -163,19 +163,19 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         came
     }
 
-    /// This core has failed: nobody is to wait for it.
+    /// This core has failed: the others must not wait for it.
     pub fn fail(&mut self) {
         self.place.fail();
     }
 
-    /// Counts a packet that never got here, or came in vain.
+    /// Counts a packet as dropped that never reached this core, or came too late.
     pub(crate) fn drop_unseen(&mut self, packet: &Packet, reason: Reason) {
         self.emitter.counters.received += 1;
         self.emitter.counters.received_bytes += u64::from(packet.wire_len);
         self.emitter.counters.count(&Verdict::Drop(reason));
     }
 
-    /// Takes the packet that the function was at, unchanged as far as it is still undecided.
+    /// Copies the packet that the function was processing. An undecided packet is unchanged.
     #[must_use]
     pub fn failed_packet(&self, batch: &Batch) -> Option<FailedPacket> {
         let index = batch.packets().iter().position(|packet| packet.seq == self.position)?;
@@ -184,8 +184,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Some(FailedPacket { time: packet.time, link: packet.link, wire_len: packet.wire_len, bytes })
     }
 
-    /// Takes in packets of the batch. Those that take a step wait for it; the verdicts of the others are decided. Nobody waits yet, and
-    /// there is room for all.
+    /// Takes in packets of the batch: fills lanes for those that take a step, and decides the others. No lane is in use before, and there
+    /// is room for all.
     #[inline(always)]
     pub(super) fn intake_burst(&mut self, batch: &mut Batch, range: Range<usize>) {
         let Self { nf, by_ports, seed, place, lanes, emitter, position, .. } = self;
@@ -207,8 +207,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         *len = count;
     }
 
-    /// Takes the steps that wait, and emits the burst. Each stage is a loop of its own: its iterations are short and independent, so that
-    /// the processor has several of them under way at once.
+    /// Takes the steps of the burst and emits it. Each stage is a loop of its own with short, independent iterations, which the processor
+    /// can overlap.
     #[inline(never)]
     pub(super) fn flush(&mut self, batch: &mut Batch) {
         self.step_burst(batch.packets_mut());
@@ -249,7 +249,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         place.rest();
     }
 
-    /// Carries out the verdicts that are decided.
+    /// Carries out the verdicts.
     #[inline(always)]
     pub(super) fn emit(&mut self, batch: &mut Batch) {
         let Self { nf, emitter, position, .. } = self;

@@ -1,4 +1,4 @@
-use engine::{Log, Options, PrivateFleet, Record, cpus, private_fleet};
+use engine::{Log, Options, PrivateInstance, Record, cpus, private_instance};
 use packet::{Host, Seq};
 use port::Batch;
 
@@ -19,7 +19,7 @@ fn nanosecond(multiplications: u32) -> f64 {
 fn every_record_is_worked_for() {
     let trace = trace(300, 20);
     let compute = Arc::new(Compute { work: Calibration::by(nanosecond).work(5.0) });
-    let mut fleet: PrivateFleet<_> = private_fleet(EngineKind::Scr, compute, 3, &Options::default());
+    let mut fleet: PrivateInstance<_> = private_instance(EngineKind::Scr, compute, 3, &Options::default());
     let Steered { cores, script, .. } = Steered::pass(&mut fleet.dispatcher, &trace);
     let mut own = [(); 3].map(|()| Batch::default());
     for ((packet, bytes), core) in trace.iter().zip(cores) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::carrier::Outer;
-use engine::{EngineError, EngineKind, Inspect, Link, Options, Recovery, private_fleet, resolve};
+use engine::{EngineError, EngineKind, Inspect, Link, Options, Recovery, private_instance, resolve};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
 use packet::Seq;
@@ -45,7 +45,7 @@ fn hold<N: Function>(nf: N, trace: &Trace, cores: usize, lost: &BTreeSet<u64>, o
         let packet = Packet { seq: Seq(seq), ..trace.packets()[seq as usize] };
         received.push(packet, trace.bytes(seq as usize));
     }
-    let mut oracle = private_fleet(EngineKind::Sequential, nf, 1, options);
+    let mut oracle = private_instance(EngineKind::Sequential, nf, 1, options);
     oracle.workers[0].process(&mut received);
     resolve(Sides::One, &mut received);
     let mut expected = BTreeMap::new();
@@ -181,7 +181,7 @@ fn what_comes_late_or_twice_or_says_something_else_is_refused() {
     early.push(frames.packets()[9], &bytes);
     let (out, error) = said(&early);
     assert!(
-        out == 6 && error.contains("packet 7: it is damaged: the record of number 7 is out of its time"),
+        out == 6 && error.contains("packet 7: it is damaged: the record of number 7 has a time out of order"),
         "{error}"
     );
     // Behind a gap: the row of a packet that came, then one that no packet makes, then one that a later packet contradicts. Rows of

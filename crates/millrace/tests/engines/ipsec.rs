@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::process::Command;
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, private_fleet};
+use engine::{EngineKind, Options, private_instance};
 use functions::ipsec::Ipsec;
 use measure::conformance::{Plan, verify};
 use nf::{NetworkFunction, Reason};
@@ -36,7 +36,7 @@ fn gateway(west: bool, outer_v6: bool, more: &str) -> Ipsec {
 /// What a gateway makes of each frame: another, or the reason why not.
 fn through(gateway: &Ipsec, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, &'static str>> {
     let options = Options { pin: false, ..Options::default() };
-    let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(gateway.clone()), 1, &options);
+    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(gateway.clone()), 1, &options);
     let mut all = Frames::default();
     frames.iter().zip(1..).for_each(|(frame, at)| all.push(Nanos(at), frame));
     let trace = all.trace();

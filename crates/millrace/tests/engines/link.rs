@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use engine::recovery::{Patience, Tally};
-use engine::{CoreBatch, Counters, EngineKind, Histories, Link, LinkEnd, Log, Options, Script, private_fleet};
+use engine::{CoreBatch, Counters, EngineKind, Histories, Link, LinkEnd, Log, Options, TraceHistory, private_instance};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, Seq};
@@ -60,7 +60,7 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
     let batches = batches(trace);
     let now = batches.last().and_then(|batch| batch.packets().last()).expect("there are packets").time;
 
-    let mut oracle = private_fleet(EngineKind::Sequential, Arc::clone(&nf), 1, &options);
+    let mut oracle = private_instance(EngineKind::Sequential, Arc::clone(&nf), 1, &options);
     let mut expected = Fates::new();
     for batch in &batches {
         let mut received = Batch::default();
@@ -73,14 +73,14 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
         note(&mut expected, &received);
     }
 
-    let mut fleet = private_fleet(EngineKind::Scr, nf, cores, &options);
+    let mut fleet = private_instance(EngineKind::Scr, nf, cores, &options);
     let mut of_cores: Vec<Vec<CoreBatch<N::Meta>>> = (0..cores).map(|_| Vec::new()).collect();
     for batch in &batches {
         let mut shares: Vec<CoreBatch<N::Meta>> = (0..cores).map(|_| CoreBatch::default()).collect();
         fleet.dispatcher.split(batch, &mut shares);
         of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
-    let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::Kept);
+    let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::InMemory);
     let (mut got, mut total) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let cores: Vec<_> = fleet
@@ -143,7 +143,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
         (packet, trace.bytes(index))
     };
 
-    let mut oracle = private_fleet(EngineKind::Sequential, Arc::clone(&nf), 1, &options);
+    let mut oracle = private_instance(EngineKind::Sequential, Arc::clone(&nf), 1, &options);
     let mut received = Batch::default();
     for seq in (0..total).filter(|seq| reaches_anyone(link, *seq as u64, cores, total)) {
         let (packet, bytes) = at(seq);
@@ -154,12 +154,12 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     let mut expected = Fates::new();
     note(&mut expected, &received);
 
-    let mut fleet = private_fleet(EngineKind::Scr, nf, cores, &options);
-    let mut script = Script::default();
+    let mut fleet = private_instance(EngineKind::Scr, nf, cores, &options);
+    let mut script = TraceHistory::default();
     for batch in &batches(&trace) {
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
-    let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::Kept);
+    let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::InMemory);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -228,13 +228,13 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
     for (loss_ppm, everything) in [(0, true), (200_000, false)] {
         let link = Link { loss_ppm, recovery: false, seed: 1, ..Link::default() };
         let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
-        let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
-        let mut script = Script::default();
+        let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
+        let mut script = TraceHistory::default();
         for batch in &batches(&trace) {
             fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
         }
         for (core, (worker, mut end)) in
-            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::Kept)).enumerate()
+            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::InMemory)).enumerate()
         {
             let mut log = Log::of_loop(&script, 600, SPAN, Seq(0));
             let mut arrived = Vec::new();
@@ -304,9 +304,9 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     let trace = Synth::new(Profile::Backbone, &params).expect("the parameters are in range").trace();
     let nf = Arc::new(conntrack::Conntrack::new(conntrack::Config::default()));
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
-    let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
+    let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
     let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
-    let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::Kept);
+    let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::InMemory);
     let mut of_cores = [Vec::new(), Vec::new()];
     for batch in batches(&trace) {
         let mut shares = [CoreBatch::default(), CoreBatch::default()];

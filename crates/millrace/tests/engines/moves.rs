@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Script, Tables, What, sharded_fleet};
+use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Tables, TraceHistory, What, sharded_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, verify};
 use measure::{ReplayPlan, replay_queues};
@@ -74,7 +74,7 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
     let trace = restless();
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
     let options = Options { epoch: 128, pin: false, ..Options::default() };
-    let mut fleet = sharded_fleet(EngineKind::Hybrid, nf, CORES, &options);
+    let mut fleet = sharded_instance(EngineKind::Hybrid, nf, CORES, &options);
     let mut shares: Vec<CoreBatch<_>> = (0..CORES).map(|_| CoreBatch::default()).collect();
     let (mut batch, mut from_several, mut most) = (Batch::default(), 0, 0);
     for start in (0..trace.len()).step_by(64) {
@@ -113,10 +113,10 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     let everything = alone(&nf, trace, PASSES * trace.len() as u64, &options);
     for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 3), (EngineKind::RssPlusPlus, 3)] {
-        let mut fleet = sharded_fleet(kind, Arc::clone(&nf), cores, &options);
+        let mut fleet = sharded_instance(kind, Arc::clone(&nf), cores, &options);
         let mut batch = Batch::default();
         let mut pass = || {
-            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), Script::default());
+            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
             for start in (0..trace.len()).step_by(64) {
                 batch.clear();
                 for index in start..(start + 64).min(trace.len()) {
@@ -132,7 +132,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         let moves = fleet.dispatcher.back_to(&start);
         script.boundaries.push(Boundary { seq, time, moves });
         fleet.dispatcher.restore(&start);
-        fleet.settle();
+        fleet.deal_shards();
         let owned: usize = script.owned.iter().map(Vec::len).sum();
         match kind {
             EngineKind::Hybrid => assert_eq!(script.records.len() + owned, trace.len(), "all take a step"),
@@ -221,7 +221,7 @@ fn as_many_cores_are_in_use_as_the_packets_need() {
             (&[(3_000, 4_000), (60, 1)], [6, 8, 6]),
         ] {
             let trace = at_rates(rates);
-            let mut fleet = sharded_fleet(kind, Arc::clone(&nf), 8, &options);
+            let mut fleet = sharded_instance(kind, Arc::clone(&nf), 8, &options);
             let mut shares: Vec<CoreBatch<_>> = (0..8).map(|_| CoreBatch::default()).collect();
             let mut batch = Batch::default();
             for start in (0..trace.len()).step_by(64) {
@@ -267,7 +267,7 @@ fn everything_that_can_move_does() {
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 5), (EngineKind::RssPlusPlus, 3)] {
-        let mut fleet = sharded_fleet(kind, Arc::clone(&nf), cores, &options);
+        let mut fleet = sharded_instance(kind, Arc::clone(&nf), cores, &options);
         let mut shares: Vec<CoreBatch<_>> = (0..cores).map(|_| CoreBatch::default()).collect();
         let (mut batch, mut buckets, mut promoted, mut demoted) = (Batch::default(), 0, 0, 0);
         for start in (0..trace.len()).step_by(64) {

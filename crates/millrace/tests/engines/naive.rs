@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, private_fleet};
+use engine::{EngineKind, Options, private_instance};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, verify};
 use nf::{Function, Verdict};
@@ -34,7 +34,7 @@ fn against_the_naive<N: Function + Clone>(function: &N, name: &str, trace: &Trac
     let mut naive = Driver::new(function.clone());
     let verdicts = naive.run_trace(trace);
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
-    let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
+    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
     let mut batch = Batch::default();
     for (packet, bytes) in trace.iter() {
         batch.push(*packet, bytes);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineKind, Fleet, FlowState, Options, PrivateFleet, Script, private_fleet};
+use engine::{EngineInstance, EngineKind, FlowState, Options, PrivateInstance, TraceHistory, private_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::{ReplayPlan, replay_queues};
 use nf::Function;
@@ -27,8 +27,13 @@ pub(crate) fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> 
 }
 
 /// The state of one core that was given the first `packets` packets of the looped trace.
-pub(crate) fn alone<N: Function>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
-    let mut fleet: PrivateFleet<N> = private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, options);
+pub(crate) fn alone<N: Function>(
+    nf: &Arc<N>,
+    trace: &Arc<Trace>,
+    packets: u64,
+    options: &Options,
+) -> PrivateInstance<N> {
+    let mut fleet: PrivateInstance<N> = private_instance(EngineKind::Sequential, Arc::clone(nf), 1, options);
     let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).queues(1).remove(0);
     let (mut batch, mut part) = (Batch::default(), Batch::default());
     loop {
@@ -49,8 +54,8 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     for cores in 2..=3 {
         let name = N::DESCRIPTION.name;
-        let mut fleet: PrivateFleet<N> = private_fleet(EngineKind::Scr, Arc::clone(&nf), cores, &options);
-        let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), Script::default());
+        let mut fleet: PrivateInstance<N> = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, &options);
+        let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
         let mut one = Batch::default();
         for (packet, bytes) in trace.iter() {
             one.clear();
@@ -69,7 +74,7 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
             packets += offered.offered;
             received += offered.received;
         }
-        let Fleet { workers, .. } = &mut fleet;
+        let EngineInstance { workers, .. } = &mut fleet;
         let counted: u64 = workers.iter().map(|worker| worker.counters().received).sum();
         assert_eq!(counted, received, "{name} on {cores}");
         let expected = alone(&nf, trace, packets, &options);
@@ -107,7 +112,7 @@ fn a_replica_without_the_log_is_not_whole() {
     let trace = Arc::new(Synth::new(Profile::SingleFlow, &params).expect("it is possible").trace());
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
-    let mut fleet: PrivateFleet<_> = private_fleet(EngineKind::Scr, Arc::clone(&nf), 2, &options);
+    let mut fleet: PrivateInstance<_> = private_instance(EngineKind::Scr, Arc::clone(&nf), 2, &options);
     let mut replay = Replay::new(Arc::clone(&trace));
     let queues = replay.offer(2, FLOOD);
     replay_queues(&mut fleet.workers, queues, None).expect("memory is there");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Inspect, Options, shared_fleet};
+use engine::{EngineKind, Inspect, Options, shared_instance};
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, Verified, verify};
@@ -83,7 +83,7 @@ fn keeps_its_books<N: Function + Clone>(nf: &N, guard: EntryGuard) {
         for ageing in Ageing::ALL {
             let mut options = Options { flows_max: Some(64), pin: false, ..Options::default() };
             (options.tables.eviction, options.tables.ageing, options.tables.guard) = (eviction, ageing, guard);
-            let mut fleet = shared_fleet(Arc::new(nf.clone()), 3, &options);
+            let mut fleet = shared_instance(Arc::new(nf.clone()), 3, &options);
             let mut batch = Batch::default();
             for (index, (packet, bytes)) in trace.iter().enumerate() {
                 batch.push(*packet, bytes);
@@ -115,7 +115,7 @@ fn ages(guard: EntryGuard) {
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&config("idle_timeout = 1")));
     let mut options = Options { flows_max: Some(4_096), pin: false, ..Options::default() };
     options.tables.guard = guard;
-    let mut fleet = shared_fleet(nf, 2, &options);
+    let mut fleet = shared_instance(nf, 2, &options);
     let mut batch = Batch::default();
     trace.iter().for_each(|(packet, bytes)| batch.push(*packet, bytes));
     fleet.workers[0].process(&mut batch);

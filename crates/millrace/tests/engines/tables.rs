@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::{Counters, EngineKind, Inspect, Options, Tables, private_fleet};
+use engine::{Counters, EngineKind, Inspect, Options, Tables, private_instance};
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};
@@ -91,7 +91,7 @@ fn track(trace: &Trace, tables: Tables) -> (Counters, usize) {
     let config = toml::from_str(&format!("flows = {ROOM}\nloose = false")).expect("it is a configuration");
     let options = Options { tables, pin: false, ..Options::default() };
     let nf = Arc::new(conntrack::Conntrack::new(config));
-    let mut fleet = private_fleet(EngineKind::Sequential, nf, 1, &options);
+    let mut fleet = private_instance(EngineKind::Sequential, nf, 1, &options);
     let mut batch = Batch::default();
     let mut last = Nanos(0);
     for index in 0..trace.len() {

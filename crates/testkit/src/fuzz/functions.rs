@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Inspect, Options, private_fleet};
+use engine::{EngineKind, Inspect, Options, private_instance};
 use functions::{Catalogued, Visitor};
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -99,7 +99,7 @@ fn read<C: DeserializeOwned>(text: &str) -> C {
 fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     let name = N::DESCRIPTION.name;
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
-    let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
+    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
     let (mut fates, mut batch) = (Vec::new(), Batch::default());
     for (number, (packet, bytes)) in trace.iter().enumerate() {
         batch.push(*packet, bytes);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{EngineKind, Inspect, Options, private_fleet};
+use engine::{EngineKind, Inspect, Options, private_instance};
 use functions::conntrack::Conntrack;
 use millrace_testkit::Rng;
 use millrace_testkit::model::{ConntrackModel, Fate, Model, Tracked};
@@ -19,7 +19,7 @@ use super::{TIMEOUTS, tell};
 fn run(frames: &[Frame], config: &str) -> (u64, u64) {
     let function = Conntrack::new(toml::from_str(config).expect("the test's own configuration"));
     let options = Options { pin: false, ..Options::default() };
-    let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(function), 1, &options);
+    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function), 1, &options);
     let mut model = ConntrackModel::new(config);
     let (mut dropped, mut batch) = (BTreeMap::new(), Batch::default());
     for (frame, number) in frames.iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! What can be wrong with a sequenced packet, and with their order.
+//! Errors of sequenced packets and of their order.
 
 use core::fmt;
 
@@ -6,80 +6,80 @@ use packet::{LinkType, Seq};
 
 use super::layout::{ETHERTYPE, Shape, VERSION};
 
-/// What is wrong with one packet that should be a sequenced one.
+/// An error of one sequenced packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CarrierError {
-    /// No sequenced packet comes by such a link.
+    /// Sequenced packets don't have this link type.
     Link(LinkType),
-    /// The Ethernet header is of something else.
+    /// The Ethernet header has another EtherType.
     EtherType(u16),
-    /// The Ethernet addresses are not a sequencer's and a core's.
+    /// The Ethernet addresses are not those of a sequencer and a core.
     Addresses,
-    /// The packet ends ahead of the original one.
+    /// The packet ends before the original packet begins.
     Truncated {
-        /// Bytes that there are.
+        /// The packet's bytes.
         have: usize,
-        /// Bytes that stand ahead of the original packet.
+        /// Bytes in front of the original packet.
         need: usize,
     },
-    /// It carries another number of rows, or other rows.
+    /// It carries another number of rows, or rows of another length.
     Shape {
-        /// What it carries.
+        /// The layout found.
         found: Shape,
-        /// What was expected.
+        /// The layout expected.
         expected: Shape,
     },
     /// There is no trailer where it must be, nor anywhere else.
     NoTrailer {
-        /// What was expected.
+        /// The layout expected.
         expected: Shape,
     },
-    /// It is of another version of the layout.
+    /// Another version of the layout.
     Version(u8),
-    /// It has flags that this version does not know.
+    /// Flags that this version does not know.
     Flags(u8),
     /// The index of the oldest row contradicts the packet's number.
     Index {
-        /// The index told.
+        /// The index in the packet.
         index: u16,
         /// The packet.
         seq: Seq,
     },
-    /// The outer header names a core that the packet isn't for.
+    /// The outer header names another core than the packet's.
     Core {
-        /// The core named.
+        /// The core in the outer header.
         core: u16,
         /// The packet.
         seq: Seq,
     },
-    /// The packet's time is beyond what a row can tell.
+    /// The packet's time is beyond what a row can hold.
     Time {
         /// The packet.
         seq: Seq,
     },
-    /// The packet's time falls behind that of the packet before.
+    /// The packet's time is before that of the packet before.
     Falls {
         /// The packet.
         seq: Seq,
     },
-    /// A row's time falls behind the row's before, or is later than the packet that carries it.
+    /// A row's time is before that of the row before, or after that of its packet.
     RowTime {
-        /// The packet that the row is of.
+        /// The packet of the row.
         of: Seq,
     },
     /// A row has a record although its packet takes no step.
     RecordOfNothing {
-        /// The packet that the row is of.
+        /// The packet of the row.
         of: Seq,
     },
-    /// A row is written although there was no packet yet to write it.
+    /// A row is written before there was a packet for it.
     EarlyRow {
-        /// The packet that carries it.
+        /// The packet that carries the row.
         seq: Seq,
     },
-    /// A row is not what the function makes of its packet.
+    /// A row differs from the record that the function makes of its packet.
     OtherRecord {
-        /// The packet that the row is of.
+        /// The packet of the row.
         of: Seq,
         /// The function.
         function: &'static str,
@@ -125,27 +125,26 @@ impl fmt::Display for CarrierError {
             ),
             Self::NoTrailer { expected } => write!(
                 f,
-                "it is no sequenced packet: no trailer stands behind {} rows of {} bytes; {SEQUENCE}",
+                "it is no sequenced packet: there is no trailer after {} rows of {} bytes; {SEQUENCE}",
                 expected.rows(),
                 expected.row_bytes()
             ),
             Self::Version(version) => write!(
                 f,
-                "its layout is of version {version}, and {VERSION} is read; sequence the original capture again"
+                "its layout has version {version}, but this program reads version {VERSION}; sequence the original capture again"
             ),
-            Self::Flags(flags) => write!(
-                f,
-                "it has flags that are not known (0x{flags:02x}); it was made by a later version, or is damaged"
-            ),
+            Self::Flags(flags) => {
+                write!(f, "it has unknown flags (0x{flags:02x}): a later version made it, or it is damaged")
+            }
             Self::Index { index, seq } => {
                 write!(f, "it is damaged: number {seq} can't have its oldest record in row {index}")
             }
             Self::Core { core, seq } => write!(f, "it is damaged: number {seq} is not for core {core}"),
-            Self::Time { seq } => write!(f, "it is damaged: number {seq} comes later than the year 2262"),
+            Self::Time { seq } => write!(f, "it is damaged: number {seq} has a time after the year 2262"),
             Self::Falls { seq } => write!(f, "it is damaged: number {seq} is earlier than the packet before it"),
-            Self::RowTime { of } => write!(f, "it is damaged: the record of number {of} is out of its time"),
+            Self::RowTime { of } => write!(f, "it is damaged: the record of number {of} has a time out of order"),
             Self::RecordOfNothing { of } => {
-                write!(f, "it is damaged: number {of} takes no step, and yet there is a record of it")
+                write!(f, "it is damaged: number {of} takes no step, but has a record")
             }
             Self::EarlyRow { seq } => {
                 write!(f, "it is damaged: number {seq} carries more records than there were packets before it")
@@ -160,46 +159,46 @@ impl fmt::Display for CarrierError {
     }
 }
 
-/// What is wrong with a sequenced packet among the others.
+/// An error of a sequenced packet, or of its place among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderError {
-    /// The packet itself is no good.
+    /// The packet itself is wrong.
     Packet {
-        /// Its place, from 0.
+        /// Its position in the input, from 0.
         place: u64,
-        /// What is wrong.
+        /// The error.
         error: CarrierError,
     },
     /// Packets are missing.
     Gap {
-        /// The place of the packet behind the gap.
+        /// The position of the packet after the gap.
         place: u64,
-        /// The first packet that is missing.
+        /// The first missing packet.
         first: Seq,
-        /// The packet behind the gap.
+        /// The packet after the gap.
         next: Seq,
     },
     /// More packets are missing than a link loses.
     WideGap {
-        /// The place of the packet behind the gap.
+        /// The position of the packet after the gap.
         place: u64,
-        /// The first packet that is missing.
+        /// The first missing packet.
         first: Seq,
-        /// The packet behind the gap.
+        /// The packet after the gap.
         next: Seq,
     },
-    /// A packet comes behind later ones.
+    /// A packet comes after later ones.
     Reordered {
-        /// The place of the packet that comes too early.
+        /// The position of the packet that comes too early.
         place: u64,
-        /// The packet that should have been there.
+        /// The packet expected there.
         late: Seq,
-        /// The packet that was.
+        /// The packet found there.
         early: Seq,
     },
     /// A packet comes a second time.
-    Again {
-        /// The place of the second.
+    Repeated {
+        /// The position of the second copy.
         place: u64,
         /// The packet.
         seq: Seq,
@@ -210,13 +209,13 @@ impl std::error::Error for OrderError {}
 
 impl fmt::Display for OrderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Places count from 1, as other errors of captures do; numbers are the sequencer's, from 0.
+        // Positions count from 1, as in other errors of captures. Numbers are the sequencer's, from 0.
         match self {
             Self::Packet { place, error } => write!(f, "packet {}: {error}", place + 1),
             Self::Gap { place, first, next } => write!(
                 f,
-                "packet {}: {} missing ahead of number {next}; give --loss-recovery on, so that cores take from each \
-                 other what these carried",
+                "packet {}: {} missing ahead of number {next}; give --loss-recovery on, and cores copy the missing \
+                 records from each other",
                 place + 1,
                 missing(*first, *next)
             ),
@@ -233,7 +232,7 @@ impl fmt::Display for OrderError {
                  them (`reordercap`), or, if a number was damaged, sequence the original capture again",
                 place + 1
             ),
-            Self::Again { place, seq } => write!(
+            Self::Repeated { place, seq } => write!(
                 f,
                 "packet {}: number {seq} comes a second time; remove the copy (`editcap -d`), or sequence the original \
                  capture again",
@@ -243,7 +242,7 @@ impl fmt::Display for OrderError {
     }
 }
 
-/// The numbers from `first` to ahead of `next`, and the verb behind them.
+/// The missing numbers from `first` up to `next`, with their verb.
 fn missing(first: Seq, next: Seq) -> String {
     match next.0 - first.0 {
         1 => format!("number {first} is"),

@@ -1,4 +1,4 @@
-//! The carrier's layout, and its parser: any bytes in, a [`Carried`] or a [`CarrierError`] out.
+//! The carrier's layout and its parser, which turns any bytes into a [`Carried`] or a [`CarrierError`].
 
 use nf::{Meta, NetworkFunction};
 use packet::{LinkType, Nanos, Seq};
@@ -6,36 +6,36 @@ use port::{Fate, Packet};
 
 use super::error::CarrierError;
 
-/// The version that is written and read.
+/// The version of the layout.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of the outer Ethernet header.
+/// Length of the outer Ethernet header, in bytes.
 pub const ETHERNET_BYTES: usize = 14;
-/// The EtherType of the outer Ethernet header: IEEE 802's first for local experiments.
+/// The EtherType of the outer Ethernet header: the first of IEEE 802's for local experiments.
 pub const ETHERTYPE: u16 = 0x88b5;
-/// The link type of sequenced packets without an outer header: the first of those that are left to users (`USER0`).
+/// The link type of sequenced packets without an outer header: `USER0`, the first of those free for users.
 pub const LINK: LinkType = LinkType::Other(147);
-/// Bytes of the trailer.
+/// Length of the trailer, in bytes.
 pub const TRAILER_BYTES: usize = 32;
-/// Bytes of a row ahead of the function's record.
+/// Length of a row's time, in bytes.
 pub const TIME_BYTES: usize = 8;
 /// The bit of a row's time that says that the packet takes a step.
 pub const TAKES_STEP: u64 = 1 << 63;
 
-/// The addresses of the outer header, locally administered; a core's number follows the first.
+/// The destination address of the outer header, locally administered, without the core's number.
 const TO_CORE: [u8; 4] = [0x02, 0x4d, 0x52, 0x00];
 const FROM_SEQUENCER: [u8; 6] = [0x02, 0x4d, 0x52, 0xff, 0x00, 0x00];
 
-/// What stands ahead of the rows.
+/// The header in front of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outer {
-    /// Nothing.
+    /// No header.
     None,
     /// An Ethernet header that names the core, for a sequencer that is not on the card itself.
     Ethernet,
 }
 
 impl Outer {
-    /// What stands ahead of the rows on this link; `None` where sequenced packets don't come by it.
+    /// The outer header on this link; `None` if sequenced packets don't have this link type.
     #[must_use]
     pub fn of(link: LinkType) -> Option<Self> {
         match link {
@@ -45,7 +45,7 @@ impl Outer {
         }
     }
 
-    /// The link type of sequenced packets that begin so.
+    /// The link type of sequenced packets with this header.
     #[must_use]
     pub const fn link(self) -> LinkType {
         match self {
@@ -54,7 +54,7 @@ impl Outer {
         }
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     #[must_use]
     pub const fn len(self) -> usize {
         match self {
@@ -63,14 +63,14 @@ impl Outer {
         }
     }
 
-    /// Whether there is nothing.
+    /// True for no header.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 }
 
-/// How many rows there are and how long each is: both ends must agree in it.
+/// The number and length of the rows. Both ends must use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     rows: u16,
@@ -78,10 +78,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What `cores` cores that run the function need.
+    /// The shape for `cores` cores that run the function.
     ///
     /// # Panics
-    /// For fewer than two cores or more than 65,536, and for a record that has no room in a row.
+    /// If there are fewer than two cores or more than 65,536, or if a record is too long for a row.
     #[must_use]
     pub const fn of<N: NetworkFunction>(cores: usize) -> Self {
         assert!(cores >= 2 && cores <= 1 << 16, "a sequencer serves 2 to 65,536 cores");
@@ -90,44 +90,43 @@ impl Shape {
         Self { rows: (cores - 1) as u16, row_bytes: row_bytes as u16 }
     }
 
-    /// So many rows of so many bytes; `None` for no rows, and for rows that have no room for a time.
+    /// A shape with `rows` rows of `row_bytes` bytes. `None` for no rows, or for rows too short for a time.
     #[must_use]
     pub const fn new(rows: u16, row_bytes: u16) -> Option<Self> {
         if rows > 0 && row_bytes as usize >= TIME_BYTES { Some(Self { rows, row_bytes }) } else { None }
     }
 
-    /// Rows: one fewer than cores.
+    /// The number of rows: one fewer than cores.
     #[must_use]
     pub const fn rows(self) -> u16 {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// The length of a row in bytes.
     #[must_use]
     pub const fn row_bytes(self) -> u16 {
         self.row_bytes
     }
 
-    /// The cores that it is for.
+    /// The number of cores.
     #[must_use]
     pub const fn cores(self) -> usize {
         self.rows as usize + 1
     }
 
-    /// Bytes of all rows.
+    /// The length of all rows in bytes.
     #[must_use]
     pub const fn rows_bytes(self) -> usize {
         self.rows as usize * self.row_bytes as usize
     }
 
-    /// Bytes that a packet grows by.
+    /// How many bytes each packet grows by.
     #[must_use]
     pub const fn overhead(self, outer: Outer) -> usize {
         outer.len() + self.rows_bytes() + TRAILER_BYTES
     }
 
-    /// The shape that these bytes behind the outer header have, if they look like any sequenced packet's: somewhere stands a
-    /// trailer that tells how much lies ahead of it.
+    /// Guesses the shape of a sequenced packet, from the bytes after its outer header: a trailer must lie where its own fields say.
     #[must_use]
     pub fn find(bytes: &[u8]) -> Option<Self> {
         (0..bytes.len().saturating_sub(TRAILER_BYTES - 1)).find_map(|at| {
@@ -139,7 +138,7 @@ impl Shape {
     }
 }
 
-/// The fields of a trailer as they stand there.
+/// The fields of a trailer.
 pub(super) struct Trailer {
     pub(super) version: u8,
     pub(super) flags: u8,
@@ -154,7 +153,7 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    /// The trailer of a packet that is sequenced now.
+    /// The trailer of a new packet.
     #[inline]
     pub(super) const fn of(packet: &Packet, seq: Seq, shape: Shape) -> Self {
         Self {
@@ -208,24 +207,24 @@ impl Trailer {
     }
 }
 
-/// A sequenced packet, taken apart.
+/// A parsed sequenced packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
     /// The packet's number.
     pub seq: Seq,
-    /// When the sequencer saw it.
+    /// The sequencer's time stamp.
     pub time: Nanos,
-    /// The interface that it came in by.
+    /// The input interface.
     pub interface: u16,
-    /// How it begins.
+    /// The packet's link type.
     pub link: LinkType,
-    /// How long it was on the wire.
+    /// The length on the wire.
     pub wire_len: u32,
-    /// The packet itself.
+    /// The original packet.
     pub bytes: &'a [u8],
-    /// The rows in the order of the ring.
+    /// The rows, in the order of the ring.
     pub rows: &'a [u8],
-    /// Their shape.
+    /// The shape of the rows.
     pub shape: Shape,
 }
 
@@ -236,13 +235,13 @@ impl<'a> Carried<'a> {
         (self.seq.0 % self.shape.cores() as u64) as usize
     }
 
-    /// How many packets' records it carries.
+    /// The number of packets whose rows it carries.
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.seq.0.min(u64::from(self.shape.rows))
     }
 
-    /// The packet as a port would have delivered it.
+    /// The original packet's descriptor, as a port would deliver it.
     #[must_use]
     pub const fn packet(&self) -> Packet {
         let Self { seq, time, wire_len, interface, link, .. } = *self;
@@ -250,7 +249,7 @@ impl<'a> Carried<'a> {
         Packet { seq, time, offset: 0, len, wire_len, interface, link, bucket, fate }
     }
 
-    /// The row of packet number `seq`, which is one of the `N` ahead of this.
+    /// The row of packet number `seq`, which must be one of the `N` before this.
     #[inline]
     #[must_use]
     pub fn row(&self, seq: Seq) -> &'a [u8] {
@@ -258,16 +257,16 @@ impl<'a> Carried<'a> {
         &self.rows[index as usize * len..][..len]
     }
 
-    /// The rows that were written, the oldest first, each with the number of its packet.
+    /// The written rows, the oldest first, each with its packet's number.
     pub fn history(&self) -> impl Iterator<Item = (Seq, &'a [u8])> + use<'a> {
         let carried = *self;
         (self.seq.0 - self.depth()..self.seq.0).map(move |seq| (Seq(seq), carried.row(Seq(seq))))
     }
 
-    /// Holds the rows against what every sequencer writes, whatever its function.
+    /// Checks the rows for what no sequencer writes, whatever its function.
     ///
     /// # Errors
-    /// The first row that none writes.
+    /// The first wrong row.
     pub fn check_rows(&self) -> Result<(), CarrierError> {
         let mut latest = 0;
         for (seq, row) in self.history() {
@@ -282,7 +281,7 @@ impl<'a> Carried<'a> {
             }
         }
         let unwritten = self.rows.len() - self.depth() as usize * usize::from(self.shape.row_bytes);
-        // Rows are written from the first on, so those that never were are the last.
+        // Rows are written from the first on, so the unwritten ones are the last.
         match self.rows[self.rows.len() - unwritten..].iter().any(|byte| *byte != 0) {
             true => Err(CarrierError::EarlyRow { seq: self.seq }),
             false => Ok(()),
@@ -290,8 +289,8 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Takes a packet that came by `link` apart. What the rows say is looked at by [`Carried::check_rows`] and by whoever knows
-/// the function. Bytes behind the packet's length on the wire, with which a link fills short frames up, are left off.
+/// Parses a sequenced packet that came by `link`. The rows are not checked: see [`Carried::check_rows`]. Padding after the packet's length
+/// on the wire is left off.
 ///
 /// # Errors
 /// Why it is no sequenced packet of this shape.
@@ -302,7 +301,7 @@ pub fn parse(link: LinkType, bytes: &[u8], shape: Shape) -> Result<Carried<'_>, 
     let core = core_named(outer, bytes)?;
     let behind = bytes.get(outer.len()..).unwrap_or_default();
     let Some((rows, trailer, packet)) = split(behind, shape) else {
-        // Of another shape it may be whole.
+        // It may be a whole packet of another shape.
         return Err(match Shape::find(behind) {
             Some(found) => CarrierError::Shape { found, expected: shape },
             None => CarrierError::Truncated { have: bytes.len(), need },
@@ -328,7 +327,7 @@ pub fn parse(link: LinkType, bytes: &[u8], shape: Shape) -> Result<Carried<'_>, 
     }
 }
 
-/// Why a trailer isn't what was expected.
+/// Why a trailer differs from the expected one.
 #[cold]
 fn other(behind: &[u8], shape: Shape, trailer: &Trailer) -> CarrierError {
     match (Shape::find(behind), trailer.shape() == Some(shape)) {
@@ -339,7 +338,7 @@ fn other(behind: &[u8], shape: Shape, trailer: &Trailer) -> CarrierError {
     }
 }
 
-/// Looks the outer header over, for the core that it names. What ends in it is cut short, which shows later.
+/// Checks the outer header and returns the core that it names. A packet that ends in it is found truncated later.
 #[inline]
 fn core_named(outer: Outer, bytes: &[u8]) -> Result<Option<u16>, CarrierError> {
     let header = match outer {
@@ -357,7 +356,7 @@ fn core_named(outer: Outer, bytes: &[u8]) -> Result<Option<u16>, CarrierError> {
     Ok(Some(u16_at(header, 4)))
 }
 
-/// Rows, trailer, packet.
+/// Splits the bytes into rows, trailer, packet.
 #[inline]
 fn split(behind: &[u8], shape: Shape) -> Option<(&[u8], &[u8; TRAILER_BYTES], &[u8])> {
     let (rows, behind) = behind.split_at_checked(shape.rows_bytes())?;

@@ -1,4 +1,4 @@
-//! A queue of sequenced packets, each held against what the sequencer must have written.
+//! A queue that checks sequenced packets against what the sequencer must have written.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,51 +10,51 @@ use port::{Batch, Opened, Port, PortError, Receive, Received, Sides, Stream};
 
 use super::error::{CarrierError, OrderError};
 use super::layout::{Carried, Shape, parse};
-use super::ring::{Ring, contribution_of};
+use super::ring::{Ring, metadata_of};
 
-/// What becomes of packets that don't come.
+/// What to do about missing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
-    /// Their absence ends the input: cores that only know what they were sent would differ from then on.
+    /// End the input: the replicas would differ from here on.
     Refused,
-    /// Cores recover what later packets say of them. What these say first is taken on trust, for there is nothing to hold it
-    /// against; later ones must say the same.
+    /// Let cores recover the records from later packets. The first copy of such a record can't be checked and is trusted; later copies must
+    /// be equal.
     Recovered,
 }
 
-/// Packets that may be missing at one place. More is damage, and cores would ask each other long for what nobody has: what they do
-/// for each grows with the square of their number.
+/// The most packets that may be missing at one place. More means damage, and cores would ask each other long for records that nobody has:
+/// the work grows with the square of their number.
 const fn gap_max(cores: u64) -> u64 {
     let (asked, rounds) = ((1 << 23) / (cores * cores), 4 * cores);
     if asked > rounds { asked } else { rounds }
 }
 
-/// Gaps that are remembered, to tell what comes late from what comes twice.
+/// The number of recent gaps that are remembered, to tell late packets from repeated ones.
 const GAPS_MAX: usize = 64;
 
-/// A queue that lets sequenced packets through as long as they come whole, in order, each once, and carry what the function
-/// makes of the packets before. The first that doesn't ends the input; but gaps may be [let through](Gaps::Recovered).
+/// A queue that lets sequenced packets through while they are whole, in order, and carry the right records. The first wrong packet ends the
+/// input. Gaps [may be allowed](Gaps::Recovered).
 ///
-/// They stay as they are, but for their numbers and times, which become the sequencer's.
+/// Packets stay as they are, but get the sequencer's numbers and times.
 pub struct Sequenced<'a, N: NetworkFunction> {
     inner: Box<dyn Receive + 'a>,
     expected: Ring<N>,
     gaps: Gaps,
-    /// The numbers that were missing lately, each with the place of the packet behind them.
+    /// Recent gaps: the missing numbers, with the position of the packet after them.
     missing: VecDeque<(Range<u64>, u64)>,
-    /// How many packets have come.
+    /// The number of packets so far.
     place: u64,
     now: Nanos,
-    /// What is to be told once the packets ahead of it have been delivered.
+    /// An error to return after the packets before it were delivered.
     pending: Option<PortError>,
     ended: bool,
 }
 
 impl<'a, N: NetworkFunction> Sequenced<'a, N> {
-    /// The sequenced packets of `inner`, for `cores` cores that run the function.
+    /// Checks the sequenced packets of `inner`, for `cores` cores that run the function.
     ///
     /// # Panics
-    /// As [`Shape::of`] does.
+    /// As [`Shape::of`].
     #[must_use]
     pub fn new(inner: Box<dyn Receive + 'a>, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
         let expected = Ring::new(nf, cores);
@@ -70,13 +70,13 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         }
     }
 
-    /// What the packets carry.
+    /// The shape of the history that packets carry.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.expected.shape()
     }
 
-    /// Holds a packet against what must come now.
+    /// Checks a packet against what must come next.
     fn check(&mut self, batch: &Batch, index: usize) -> Result<(Seq, Nanos), OrderError> {
         let (next, place) = (self.expected.next(), self.place);
         let fault = |error| OrderError::Packet { place, error };
@@ -105,7 +105,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         Ok((carried.seq, carried.time))
     }
 
-    /// Holds a packet behind a gap against the packets ahead of it; of those in the gap nothing is known.
+    /// Checks a packet after a gap against the packets before the gap. Nothing is known of those in the gap.
     #[cold]
     fn check_behind_gap(&self, carried: &Carried<'_>) -> Result<(), CarrierError> {
         carried.check_rows()?;
@@ -113,20 +113,20 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         let function = N::DESCRIPTION.name;
         let fits = |seq: Seq, row: &[u8]| match seq < next {
             true => Carried { rows: self.expected.rows(), ..*carried }.row(seq) == row,
-            false => contribution_of::<N::Meta>(row).is_some(),
+            false => metadata_of::<N::Meta>(row).is_some(),
         };
         for (of, row) in carried.history() {
             if !fits(of, row) {
                 return Err(CarrierError::OtherRecord { of, function });
             }
-            if of >= next && contribution_of::<N::Meta>(row).is_some_and(|(time, _)| time < self.now) {
+            if of >= next && metadata_of::<N::Meta>(row).is_some_and(|(time, _)| time < self.now) {
                 return Err(CarrierError::RowTime { of });
             }
         }
         Ok(())
     }
 
-    /// Why a packet of this number is out of order. What is missing may come later in the batch.
+    /// Why a packet with this number is out of order. The missing one may come later in the batch.
     #[cold]
     fn out_of_order(&self, batch: &Batch, index: usize, seq: Seq) -> OrderError {
         let (first, place) = (self.expected.next(), self.place);
@@ -134,7 +134,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
             return OrderError::Reordered { place: *place, late: seq, early: Seq(gap.end) };
         }
         if seq < first {
-            return OrderError::Again { place, seq };
+            return OrderError::Repeated { place, seq };
         }
         if self.gaps == Gaps::Recovered {
             return OrderError::WideGap { place, first, next: seq };
@@ -149,7 +149,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         }
     }
 
-    /// What is wrong with rows that are not the expected ones.
+    /// The first error in rows that are not the expected ones.
     #[cold]
     fn other_rows(&self, carried: &Carried<'_>) -> CarrierError {
         if let Err(error) = carried.check_rows() {
@@ -158,7 +158,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         let expected = Carried { rows: self.expected.rows(), ..*carried };
         let differs = carried.history().find(|(seq, row)| *row != expected.row(*seq));
         let function = N::DESCRIPTION.name;
-        // Rows of packets that there were none of are zero in both.
+        // Rows without a packet are zero in both.
         differs
             .map_or(CarrierError::EarlyRow { seq: carried.seq }, |(of, _)| CarrierError::OtherRecord { of, function })
     }
@@ -199,7 +199,7 @@ impl<N: NetworkFunction> Receive for Sequenced<'_, N> {
     port::forward_receive!(inner);
 }
 
-/// A port with one stream whose packets are [sequenced](Sequenced).
+/// A port with one stream of [sequenced](Sequenced) packets.
 pub struct SequencedPort<'a, N: NetworkFunction> {
     inner: &'a mut dyn Port,
     nf: Arc<N>,
@@ -214,10 +214,10 @@ impl<'a, N: NetworkFunction> SequencedPort<'a, N> {
         Self { inner, nf, cores, gaps }
     }
 
-    /// What the packets carry.
+    /// The shape of the history that packets carry.
     ///
     /// # Panics
-    /// As [`Shape::of`] does.
+    /// As [`Shape::of`].
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape::of::<N>(self.cores)
@@ -228,7 +228,7 @@ impl<N: NetworkFunction> Port for SequencedPort<'_, N> {
     /// Opens the stream.
     ///
     /// # Errors
-    /// As the port inside; [`PortError::Queues`] where that has several orders of packets.
+    /// Those of the inner port; [`PortError::Queues`] if that port has several queues.
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         match self.inner.open(cores)? {
             Opened::Stream(Stream { input, output, order }) => {

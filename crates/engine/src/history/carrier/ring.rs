@@ -1,4 +1,4 @@
-//! The rows of the latest packets, as a sequencer keeps them.
+//! A sequencer's ring: the rows of the latest packets.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use port::Packet;
 use super::layout::{Shape, TAKES_STEP, TIME_BYTES, u64_at};
 use crate::steer::classify::classify;
 
-/// The rows of the latest packets: the history that the next one carries.
+/// The rows of the latest packets: the history that the next packet carries.
 pub(super) struct Ring<N: NetworkFunction> {
     nf: Arc<N>,
     by_ports: bool,
@@ -17,7 +17,7 @@ pub(super) struct Ring<N: NetworkFunction> {
     rows: Box<[u8]>,
     next: Seq,
     meta: Option<N::Meta>,
-    /// Left by packets that take no step; nobody asks for it.
+    /// A buffer for the verdicts of packets that take no step; unused.
     verdict: Verdict,
 }
 
@@ -44,25 +44,25 @@ impl<N: NetworkFunction> Ring<N> {
         &self.rows
     }
 
-    /// The number of the packet that comes next.
+    /// The number of the next packet.
     pub(super) const fn next(&self) -> Seq {
         self.next
     }
 
-    /// Takes the rows over that packet number `next` came with, when packets before it did not come.
+    /// Replaces the rows by those that packet number `next` carried, after packets were lost.
     pub(super) fn resume(&mut self, rows: &[u8], next: Seq) {
         self.rows.copy_from_slice(rows);
         self.next = next;
     }
 
-    /// The row of this packet, by itself: it is written over the oldest one as that of the packet that comes next.
+    /// The row of this packet alone. It overwrites the oldest row, as that of the next packet.
     pub(super) fn row_of(&mut self, packet: &Packet, bytes: &[u8]) -> &[u8] {
         let (len, index) = (usize::from(self.shape.row_bytes()), self.next.0 % u64::from(self.shape.rows()));
         self.record(packet, bytes);
         &self.rows[index as usize * len..][..len]
     }
 
-    /// Writes the row of the packet that comes next over the oldest one.
+    /// Writes the row of the next packet over the oldest one.
     #[inline]
     pub(super) fn record(&mut self, packet: &Packet, bytes: &[u8]) {
         let len = usize::from(self.shape.row_bytes());
@@ -85,9 +85,9 @@ impl<N: NetworkFunction> Ring<N> {
     }
 }
 
-/// The time of a row and what it contributes, if its packet takes a step; `None` for a row that the function doesn't write.
+/// The time in a row, and the metadata if its packet takes a step. `None` for a row that the function doesn't write.
 #[inline]
-pub(super) fn contribution_of<M: Meta>(row: &[u8]) -> Option<(Nanos, Option<M>)> {
+pub(super) fn metadata_of<M: Meta>(row: &[u8]) -> Option<(Nanos, Option<M>)> {
     let word = u64_at(row, 0);
     let (time, takes_step) = (Nanos(word & !TAKES_STEP), word & TAKES_STEP != 0);
     if !takes_step {

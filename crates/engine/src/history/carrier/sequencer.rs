@@ -1,4 +1,4 @@
-//! The sequencer of figure 3: it sees every packet, numbers it, keeps the latest records and sprays round robin.
+//! The sequencer (figure 3 of the paper): it sees every packet, numbers it, keeps the latest records and sprays round robin.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use port::Packet;
 use super::layout::{Outer, Shape, TAKES_STEP, Trailer, ethernet};
 use super::ring::Ring;
 
-/// Sees every packet, numbers it, and sends it to the next core with what the packets before it contributed.
+/// Numbers all packets, and sends each to the next core with the records of the packets before it.
 pub struct Sequencer<N: NetworkFunction> {
     ring: Ring<N>,
     outer: Outer,
 }
 
-/// A packet so late (the year 2262) that a row can't tell its time.
+/// A packet after the year 2262: its time doesn't fit into a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("packet {}: its time is {time} s after 1970, and a carrier tells times until the year 2262; correct the capture's clock (`editcap -t`)", seq.0 + 1)]
 pub struct LateTime {
@@ -29,13 +29,13 @@ impl<N: NetworkFunction> Sequencer<N> {
     /// A sequencer for `cores` cores that run the function.
     ///
     /// # Panics
-    /// As [`Shape::of`] does.
+    /// As [`Shape::of`].
     #[must_use]
     pub fn new(nf: Arc<N>, cores: usize, outer: Outer) -> Self {
         Self { ring: Ring::new(nf, cores), outer }
     }
 
-    /// The layout of the history that each packet carries.
+    /// The shape of the history that each packet carries.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.ring.shape()
@@ -47,23 +47,23 @@ impl<N: NetworkFunction> Sequencer<N> {
         self.outer
     }
 
-    /// Bytes that a packet grows by.
+    /// How many bytes each packet grows by.
     #[must_use]
     pub const fn overhead(&self) -> usize {
         self.shape().overhead(self.outer)
     }
 
-    /// The number of the packet that comes next.
+    /// The number of the next packet.
     #[must_use]
     pub const fn next(&self) -> Seq {
         self.ring.next()
     }
 
-    /// Writes the packet as it goes to its core over `frame`, and returns that core. Of the descriptor, all but number,
-    /// place and fate counts: the number is the sequencer's own.
+    /// Writes the sequenced packet to `frame` and returns its core. The packet gets the sequencer's own number, whatever the descriptor
+    /// says; the descriptor's offset and fate are ignored.
     ///
     /// # Errors
-    /// A time that a row can't tell; the packet has no number then.
+    /// The packet's time doesn't fit into a row; the packet then gets no number.
     #[inline]
     pub fn sequence(&mut self, packet: &Packet, bytes: &[u8], frame: &mut Vec<u8>) -> Result<usize, LateTime> {
         let (seq, shape) = (self.next(), self.shape());

@@ -1,4 +1,4 @@
-//! Replicas that live on what their packets carry: each core gets its own packets, and of the others nothing but the rows.
+//! Splits sequenced packets: each core gets its own packets, and the history that these carry.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use packet::Seq;
 use port::{Batch, Packet};
 
 use super::layout::{Shape, TIME_BYTES, parse, u64_at};
-use super::ring::{Ring, contribution_of};
+use super::ring::{Ring, metadata_of};
 use crate::history::link::{words_of, write_bytes};
 use crate::history::log::{Block, Record};
 use crate::placement::hash_of;
@@ -19,35 +19,35 @@ pub(crate) struct Unpack<N: NetworkFunction> {
     nf: Arc<N>,
     by_ports: bool,
     shape: Shape,
-    /// What hashes are keyed by.
+    /// The hash seed.
     seed: u64,
-    /// Blocks that cores may still be reading; those that nobody holds any more are used again.
+    /// Blocks that cores may still be reading. A block that no core holds is used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
-    /// Where cores recover from each other what was lost: what makes the row of a packet that came.
+    /// Makes the row of a packet itself, if cores recover lost records from each other.
     own: Option<Ring<N>>,
-    /// What the packet at hand contributes.
+    /// The metadata of the current packet.
     meta: Option<N::Meta>,
-    /// Left by packets that take no step; nobody asks for it.
+    /// A buffer for the verdicts of packets that take no step; unused.
     verdict: Verdict,
 }
 
 impl<N: NetworkFunction> Unpack<N> {
-    /// `recovery`: what is handed out is what each packet carries, for links whose ends recover what is missing.
+    /// If `recovery`, cores get the words that each packet carries, for links that recover lost records.
     pub(crate) fn new(nf: &Arc<N>, shape: Shape, seed: u64, recovery: bool) -> Self {
         let own = recovery.then(|| Ring::new(Arc::clone(nf), shape.cores()));
         let (nf, by_ports) = (Arc::clone(nf), nf.packet_set().has_ports());
         Self { nf, by_ports, shape, seed, blocks: Vec::new(), own, meta: None, verdict: Verdict::forward() }
     }
 
-    /// Copies each packet of `batch`, which a [`SequencedPort`] let through, to its core's share, and what it carries to
-    /// the core's block. The shares are empty.
+    /// Copies each packet of `batch` to its core's share, and its history to the core's block. A [`SequencedPort`] must have checked the
+    /// packets. The shares must be empty.
     pub(crate) fn split(&mut self, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
         for share in shares.iter_mut() {
             share.block = Some(self.free_block());
         }
         if let Some(own) = &mut self.own {
             lay_out(own, self.shape, batch, shares);
-            // Who got nothing hears all the same how far the sequencer is.
+            // A core without packets must still learn how far the sequencer is.
             return self.blocks.extend(shares.iter().filter_map(|share| share.block.clone()));
         }
         for index in 0..batch.len() {
@@ -58,7 +58,7 @@ impl<N: NetworkFunction> Unpack<N> {
             let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
             block.end = carried.seq.next();
             for (seq, row) in carried.history() {
-                let (time, meta) = contribution_of(row).expect("the queue lets no other records through");
+                let (time, meta) = metadata_of(row).expect("the queue lets no other records through");
                 let record = |meta: N::Meta| Record { seq, time, hash: hash_of::<N>(&meta.key(), self.seed), meta };
                 block.records.extend(meta.map(record));
             }
@@ -72,7 +72,7 @@ impl<N: NetworkFunction> Unpack<N> {
         }
         for share in shares {
             self.blocks.extend(share.block.clone());
-            // A core without a packet learns nothing.
+            // A core without packets gets no history.
             share.block.take_if(|_| share.batch.is_empty());
         }
     }
@@ -90,7 +90,7 @@ impl<N: NetworkFunction> Unpack<N> {
     }
 }
 
-/// Copies each packet to its core's share, and the words of what it carries, its own last, to the core's block.
+/// Copies each packet to its core's share, and the words that it carries, with its own last, to the core's block.
 fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
     let width = words_of::<N::Meta>();
     let end = batch.packets().last().map_or(Seq(0), |packet| packet.seq.next());
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::history::carrier::{LINK, Outer, Sequencer};
 
-    /// Forwards everything.
+    /// A function that forwards everything.
     struct Watch;
 
     impl NetworkFunction for Watch {
@@ -175,7 +175,7 @@ mod tests {
         (Packet { seq, time, offset: 0, len: 28, wire_len: 28, interface: 0, link, bucket: 0, fate }, bytes)
     }
 
-    /// A forged row is what the core replays: it knows the other packets by their rows alone.
+    /// A forged row is what the core replays: it knows other packets by their rows alone.
     #[test]
     fn a_core_learns_of_others_by_what_its_own_packets_carry() {
         let mut sequencer = Sequencer::new(Arc::new(Watch), 3, Outer::None);

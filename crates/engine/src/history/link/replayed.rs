@@ -1,5 +1,4 @@
-//! A link whose packets were sequenced beforehand, as a card would have done it: each brings its history along, and what a core
-//! spends is its own.
+//! A link for packets that were sequenced beforehand, as if by a card: each brings its history, and only the core's own work is measured.
 
 use nf::{Meta, NetworkFunction, Reason};
 use packet::Seq;
@@ -10,15 +9,14 @@ use crate::history::log::{Event, Log, Record};
 use crate::history::recovery::{Apply, Fenced, Tally};
 use crate::work::any_worker::AnyWorker;
 
-/// Takes what the core is to apply from the replay, as histories stay where they lie: the records that its own packets brought, and
-/// those that recovery says others got.
+/// Takes the records to apply from the replayed log: those of the core's own packets, and those that recovery found at other cores.
 struct Replayed<'a, 'b, M> {
     log: &'a mut Log<'b, M>,
     records: &'a mut Vec<Record<M>>,
 }
 
 impl<M: Meta> Replayed<'_, '_, M> {
-    /// Leaves out what the core never got.
+    /// Skips records that the core never got.
     fn skip_to(&mut self, end: Seq) {
         while self.log.before(end, usize::MAX).is_some() {}
     }
@@ -47,11 +45,11 @@ impl<M: Meta> Apply for Replayed<'_, '_, M> {
 }
 
 impl<M: Meta> LinkEnd<M> {
-    /// Decides those packets of the core's next batch that arrive, and leaves nothing else in it. `log` has what packets carry, from
-    /// this core's [next](crate::Worker::next) record on. Without recovery the core never hears of what it lost.
+    /// Decides the packets of the core's next batch that arrive, and removes the others. `log` has the history that packets carry, from
+    /// this core's [next](crate::Worker::next) record on. Without recovery, the records of lost packets are never applied.
     ///
     /// # Errors
-    /// As [`process`](Self::process) does.
+    /// As [`process`](Self::process).
     pub fn process_replayed<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
@@ -71,17 +69,17 @@ impl<M: Meta> LinkEnd<M> {
             });
         }
         if self.link.recovery {
-            self.recovering(worker, batch, log, sent)
+            self.with_recovery(worker, batch, log, sent)
         } else {
-            self.forgetting(worker, batch, log);
+            self.without_recovery(worker, batch, log);
             Ok(())
         }
     }
 
-    /// Applies what the core's last packets would have brought at the end of the stream, and leaves.
+    /// Applies the records that the core still misses at the end of the stream, and leaves.
     ///
     /// # Errors
-    /// As [`process`](Self::process) does.
+    /// As [`process`](Self::process).
     pub fn finish_replayed<N: NetworkFunction<Meta = M>>(
         self,
         worker: &mut dyn AnyWorker<N>,
@@ -98,7 +96,7 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     #[inline]
-    fn recovering<N: NetworkFunction<Meta = M>>(
+    fn with_recovery<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
@@ -122,7 +120,7 @@ impl<M: Meta> LinkEnd<M> {
         }
         if result.is_ok() {
             match member.pass(sent) {
-                // Nothing is missing and nothing was applied yet: the replay's own records will do.
+                // Nothing is missing and nothing was applied yet, so the worker can read the replayed log itself.
                 Ok(Some(end)) if apply.records.is_empty() => {
                     worker.process_with(batch, log, end);
                     return Ok(());
@@ -147,8 +145,8 @@ impl<M: Meta> LinkEnd<M> {
         result
     }
 
-    /// Replays what the packets that came bring along, and nothing else.
-    fn forgetting<N: NetworkFunction<Meta = M>>(
+    /// Replays only the records of packets that arrived.
+    fn without_recovery<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
@@ -165,7 +163,7 @@ impl<M: Meta> LinkEnd<M> {
         }
     }
 
-    /// The same packet by packet.
+    /// The same, packet by packet.
     fn one<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,

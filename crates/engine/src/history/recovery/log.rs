@@ -1,4 +1,4 @@
-//! The logs: one for each core, written by that core and read by all.
+//! The recovery logs: one for each core, written by that core and read by all.
 
 use std::sync::Arc;
 
@@ -6,33 +6,32 @@ use super::member::Member;
 use super::patience::Patience;
 use super::sync::{AtomicU64, Ordering, Watch, broken, fence};
 
-/// How large the logs are.
+/// The size of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The cores among which the sequencer sprays.
+    /// The number of cores that the sequencer sprays to.
     pub cores: usize,
-    /// The latest packets that each core's log keeps.
+    /// The number of packets that each core's log holds.
     pub slots: usize,
-    /// The words of a record; 0 where the histories stay elsewhere, in memory that all cores see: then the logs tell who got a record,
-    /// and whoever applies it knows where it lies.
+    /// The words of a record. 0 if the history is in memory that all cores share: the log then only says who received a record.
     pub words: usize,
 }
 
 impl Shape {
-    /// The shape in which no core ever waits for another to make room, with a sequencer that numbers at most `window` packets
-    /// past the slowest core's last [`advance`](Member::advance).
+    /// The smallest size with which no core ever waits for another to make room, if the sequencer numbers at most `window` packets past the
+    /// slowest core's last [`advance`](Member::advance).
     ///
     /// # Panics
-    /// For no cores.
+    /// If `cores` is 0.
     #[must_use]
     pub const fn for_window(cores: usize, window: usize, words: usize) -> Self {
         assert!(cores > 0, "somebody must receive");
-        // A window counts packets of all cores, and the one that is written over is one turn further back.
+        // A window counts packets of all cores. The overwritten entry is one more packet of this core back.
         Self { cores, slots: 1 + window.saturating_sub(1).div_ceil(cores), words }
     }
 
-    /// How many packets past the slowest core's last [`advance`](Member::advance) the sequencer may number without anybody's
-    /// having to wait for room. Beyond it cores wait for each other, and lose nothing.
+    /// How many packets past the slowest core's last [`advance`](Member::advance) the sequencer may number without any core waiting for
+    /// room. Beyond that, cores wait for each other and lose nothing.
     #[must_use]
     pub const fn window(&self) -> usize {
         (self.slots - 1) * self.cores + 1
@@ -42,19 +41,19 @@ impl Shape {
 /// The logs of all cores.
 pub struct Logs {
     pub(super) shape: Shape,
-    /// What is left of a turn is its slot, where the slots are a power of two.
+    /// Gives the slot of a packet, if the number of slots is a power of two.
     mask: Option<u64>,
     cores: Box<[CoreLog]>,
 }
 
-/// One core's log. What it publishes and how far it is are words on lines of their own: they are read at other times.
+/// One core's log. Its mark and its progress are on cache lines of their own, because they are read at different times.
 struct CoreLog {
     mark: Line,
     progress: Line,
-    /// A bit for each slot: whether the packet came. Sixty-four to a word, so that those of a burst are a store or two.
+    /// One bit for each slot: whether the packet was received. The bits of a burst take one or two stores.
     received: Box<[AtomicU64]>,
-    /// A packet's records for each slot, the packet's own last. What consecutive packets of a core carry are consecutive records, so
-    /// the slots of a burst are one piece, and are copied as one.
+    /// The records of the packet in each slot, the packet's own last. Consecutive packets of a core carry consecutive records, so the slots
+    /// of a burst are contiguous and are copied at once.
     words: Box<[AtomicU64]>,
     /// One for each slot.
     watches: Box<[Watch]>,
@@ -63,8 +62,8 @@ struct CoreLog {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// What a core publishes: how many of its packets, from the first on, are settled (received, or known to be lost), and
-/// whether that is final. One word, so that a core can't publish and be fenced at once.
+/// What a core publishes: how many of its packets are decided (received, or known to be lost), and whether the core has left or was fenced.
+/// One word, so a core can't publish after it was fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(u64);
 
@@ -72,15 +71,15 @@ impl Mark {
     const FENCED: u64 = 1;
     const LEFT: u64 = 2;
 
-    pub(super) const fn new(turns: u64) -> Self {
-        Self(turns << 2)
+    pub(super) const fn new(packets: u64) -> Self {
+        Self(packets << 2)
     }
 
-    pub(super) const fn turns(self) -> u64 {
+    pub(super) const fn packets(self) -> u64 {
         self.0 >> 2
     }
 
-    /// Whether this is the last mark of its core.
+    /// True if the core has left or was fenced: this is its last mark.
     pub(super) const fn is_final(self) -> bool {
         self.0 & (Self::FENCED | Self::LEFT) != 0
     }
@@ -92,12 +91,12 @@ impl Mark {
 
 /// What a log says of one packet of its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    /// Nothing yet (the paper's `NOT_INIT`).
+pub(super) enum LogEntry {
+    /// Nothing yet (`NOT_INIT` in the paper).
     Open,
-    /// It never came, or its core is gone and can't say any more.
+    /// The packet never came, or its core is gone.
     Lost,
-    /// It came, and its records are in the slot.
+    /// The packet came, and its records are in the slot.
     Received,
 }
 
@@ -112,59 +111,59 @@ impl Logs {
     /// Empty logs, and a member for each core.
     ///
     /// # Panics
-    /// For no cores or no slots.
+    /// If there are no cores or no slots.
     #[must_use]
     pub fn members(shape: Shape, patience: Patience) -> Vec<Member> {
         let logs = Arc::new(Self::new(shape));
         (0..shape.cores).map(|core| Member::new(Arc::clone(&logs), core, patience)).collect()
     }
 
-    /// Their shape.
+    /// The size of the logs.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Their memory, in bytes.
+    /// The memory of the logs, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let of = |log: &CoreLog| size_of::<CoreLog>() + size_of_val(&*log.words) + size_of_val(&*log.received);
         self.cores.iter().map(of).sum()
     }
 
-    /// The number of this core's packet of this turn.
-    pub(super) const fn packet(&self, core: usize, turn: u64) -> u64 {
-        turn * self.shape.cores as u64 + core as u64
+    /// The number of this core's `nth` packet.
+    pub(super) const fn packet(&self, core: usize, nth: u64) -> u64 {
+        nth * self.shape.cores as u64 + core as u64
     }
 
     /// How many packets with a number below `end` go to this core.
-    pub(super) const fn turns_below(&self, core: usize, end: u64) -> u64 {
+    pub(super) const fn packets_below(&self, core: usize, end: u64) -> u64 {
         let cores = self.shape.cores as u64;
         (end + cores - 1 - core as u64) / cores
     }
 
-    /// Where a core's packet of this turn lies in its log. A division takes longer than what is written there.
-    const fn slot(&self, turn: u64) -> usize {
+    /// The slot of a core's `nth` packet. A mask, because a division would take longer than the writes.
+    const fn slot(&self, nth: u64) -> usize {
         match self.mask {
-            Some(mask) => (turn & mask) as usize,
-            None => (turn % self.shape.slots as u64) as usize,
+            Some(mask) => (nth & mask) as usize,
+            None => (nth % self.shape.slots as u64) as usize,
         }
     }
 
-    /// The turn of this core's one packet that carries this record: the first whose number isn't below it.
+    /// Which of this core's packets carries this record: the first with at least its number.
     pub(super) const fn carrier(&self, core: usize, record: u64) -> u64 {
-        self.turns_below(core, record)
+        self.packets_below(core, record)
     }
 
-    /// What the core has published.
+    /// The core's mark.
     pub(super) fn mark(&self, core: usize) -> Mark {
         let order = if broken!(StaleEntry) { Ordering::Relaxed } else { Ordering::Acquire };
-        // ORDERING: Acquire pairs with the Release in `publish`, so that what was published is read as it was written; with
-        // that in `leave`, so that who left has read all it wanted; and with the exchange in `fence_off`.
+        // ORDERING: Acquire pairs with the Release in `publish`, so published entries are read as they were written; with the Release in
+        // `leave`, so a core that has left has finished its reads; and with the exchange in `fence_off`.
         Mark(self.cores[core].mark.0.load(order))
     }
 
-    /// Makes a core's mark go from `old` to `new`; `false` when somebody has fenced it.
+    /// Changes a core's mark from `old` to `new`. Returns false if the core was fenced.
     pub(super) fn publish(&self, core: usize, old: Mark, new: Mark) -> bool {
         let mark = &self.cores[core].mark.0;
         let order = if broken!(EarlyMark) { Ordering::Relaxed } else { Ordering::Release };
@@ -172,52 +171,52 @@ impl Logs {
             mark.store(new.0, order);
             return true;
         }
-        // ORDERING: Release pairs with the Acquire in `mark`. An exchange and no store, for a fence must not be undone; when it
-        // fails nothing more is done with others' words, so Relaxed.
+        // ORDERING: Release pairs with the Acquire in `mark`. An exchange, not a store, so a fence is never undone. Relaxed on failure: the
+        // core reads no more words of others.
         mark.compare_exchange(old.0, new.0, order, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that the core publishes and reads nothing more. It may have been fenced.
+    /// Records that the core publishes and reads nothing more. It may have been fenced.
     pub(super) fn leave(&self, core: usize) {
-        // ORDERING: Release pairs with the Acquire in `mark`: whoever sees it may write over what this core has read.
+        // ORDERING: Release pairs with the Acquire in `mark`: a core that sees it may overwrite what this core has read.
         self.cores[core].mark.0.fetch_or(Mark::LEFT, Ordering::Release);
     }
 
-    /// Fences a core that hasn't published anything since `seen`; `false` when it has.
+    /// Fences a core that has published nothing since `seen`. Returns false if it has.
     pub(super) fn fence_off(&self, core: usize, seen: Mark) -> bool {
-        // ORDERING: AcqRel. Acquire pairs with the core's `publish`, as in `mark`; Release passes the fence on to who sees it
-        // by way of others, as `write` and `is_fenced` need.
+        // ORDERING: AcqRel. Acquire pairs with the core's `publish`, as in `mark`. Release passes the fence on to cores that learn of it
+        // through others, as `begin` and `is_fenced` need.
         let mark = &self.cores[core].mark.0;
         mark.compare_exchange(seen.0, seen.0 | Mark::FENCED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the core was fenced before others wrote over anything that it has just read.
+    /// True if the core was fenced before others overwrote anything that it has just read.
     pub(super) fn is_fenced(&self, core: usize) -> bool {
         if broken!(Unchecked) {
             return false;
         }
-        // ORDERING: the Acquire fence pairs with the Release fence in `write`: if a word that was read before was written by a
-        // core that had seen this one fenced, the load sees it too.
+        // ORDERING: the Acquire fence pairs with the Release fence in `begin`. If a word read before was written by a core that had seen
+        // this one fenced, the load sees the fence too.
         fence(Ordering::Acquire);
         Mark(self.cores[core].mark.0.load(Ordering::Relaxed)).is_fenced()
     }
 
-    /// Says that a core has applied all records below `next`, and reads none of them again.
+    /// Publishes that a core has applied all records below `next` and reads none of them again.
     pub(super) fn report(&self, core: usize, next: u64) {
         let order = if broken!(EarlyProgress) { Ordering::Relaxed } else { Ordering::Release };
-        // ORDERING: Release pairs with the Acquire in `progress`: who writes over an entry does so after it was read.
+        // ORDERING: Release pairs with the Acquire in `progress`: an entry is overwritten only after it was read.
         self.cores[core].progress.0.store(next, order);
     }
 
-    /// The record that a core applies next, as far as it has said.
+    /// The next record that a core applies, as last reported.
     pub(super) fn progress(&self, core: usize) -> u64 {
         // ORDERING: Acquire pairs with the Release in `report`.
         self.cores[core].progress.0.load(Ordering::Acquire)
     }
 
-    /// How many entries from this turn's on lie in one piece.
-    pub(super) const fn in_one_piece(&self, turn: u64) -> usize {
-        self.shape.slots - self.slot(turn)
+    /// How many entries from the `nth` packet on are contiguous.
+    pub(super) const fn in_one_piece(&self, nth: u64) -> usize {
+        self.shape.slots - self.slot(nth)
     }
 
     /// The words of an entry.
@@ -225,18 +224,20 @@ impl Logs {
         self.shape.cores * self.shape.words
     }
 
-    /// Writes the entries of `count` consecutive packets that came, [in one piece](Self::in_one_piece): their records, oldest first; those
-    /// of the first may be fewer. Only the core itself may, and only when nobody who isn't fenced may still read what is there.
+    /// Writes the entries of `count` consecutive received packets, which must be [contiguous](Self::in_one_piece): their records, oldest
+    /// first. The first packet may carry fewer records. Only the core itself may write, and only after all cores that aren't fenced have
+    /// read the old entries.
     #[inline]
-    pub(super) fn receive(&self, core: usize, turn: u64, count: usize, records: &[u64]) {
+    pub(super) fn receive(&self, core: usize, nth: u64, count: usize, records: &[u64]) {
         let log = &self.cores[core];
-        let slot = self.slot(turn);
+        let slot = self.slot(nth);
         log.begin(slot, count);
-        log.tell(slot, count, true);
+        log.set_received(slot, count, true);
         let end = (slot + count) * self.entry_words();
         let room = &log.words[end - records.len()..end];
-        // ORDERING: Relaxed for all words. The mark's Release publishes them, and they say nothing before.
-        // By eights: this is what recovery costs where nothing is lost, and no compiler unrolls atomic stores.
+        // ORDERING: Relaxed for all words. The mark's Release publishes them, and nobody reads them before.
+        //
+        // Eight words at a time: compilers don't unroll atomic stores, and this is the cost of recovery when nothing is lost.
         let ((eights, rest), (values, last)) = (room.as_chunks::<8>(), records.as_chunks::<8>());
         for (words, values) in eights.iter().zip(values) {
             for (word, value) in words.iter().zip(values) {
@@ -248,27 +249,27 @@ impl Logs {
         }
     }
 
-    /// Writes the entry of a packet that is lost, under the same conditions.
-    pub(super) fn lose(&self, core: usize, turn: u64) {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    /// Writes the entry of a lost packet, under the same conditions.
+    pub(super) fn lose(&self, core: usize, nth: u64) {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.begin(slot, 1);
-        log.tell(slot, 1, false);
+        log.set_received(slot, 1, false);
     }
 
-    /// What the core's log says of a packet of its core that has been published.
-    pub(super) fn entry(&self, core: usize, turn: u64) -> Entry {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    /// What the log says of a packet of its core that was published.
+    pub(super) fn entry(&self, core: usize, nth: u64) -> LogEntry {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.watches[slot].read();
-        // ORDERING: Relaxed, after an Acquire of the mark or by the writer itself. A fenced core may read what came later.
+        // ORDERING: Relaxed, after an Acquire of the mark or by the writer itself. A fenced core may read a later entry.
         let received = log.received[slot / BITS].load(Ordering::Relaxed);
-        if received >> (slot % BITS) & 1 == 0 { Entry::Lost } else { Entry::Received }
+        if received >> (slot % BITS) & 1 == 0 { LogEntry::Lost } else { LogEntry::Received }
     }
 
-    /// Copies a record out of a packet that the core received.
-    pub(super) fn read(&self, core: usize, turn: u64, record: u64, into: &mut [u64]) {
-        let (log, slot) = (&self.cores[core], self.slot(turn));
+    /// Copies a record from a packet that the core received.
+    pub(super) fn read(&self, core: usize, nth: u64, record: u64, into: &mut [u64]) {
+        let (log, slot) = (&self.cores[core], self.slot(nth));
         log.watches[slot].read();
-        let behind = (self.packet(core, turn) - record) as usize;
+        let behind = (self.packet(core, nth) - record) as usize;
         let start = (slot + 1) * self.entry_words() - (behind + 1) * self.shape.words;
         for (value, word) in into.iter_mut().zip(&log.words[start..]) {
             // ORDERING: Relaxed, as in `entry`.
@@ -276,23 +277,24 @@ impl Logs {
         }
     }
 
-    /// A core other than `me` that could go on and doesn't, as far as can be seen, while `me` waits. Whoever waits is never
-    /// named, so that of two cores at most one fences the other.
+    /// A core other than `me` that seems able to continue and doesn't, while `me` waits. Never a core that waits, so of two cores at most
+    /// one fences the other.
     pub(super) fn suspect(&self, me: usize) -> Option<Suspect> {
         let active = |core: &usize| !self.mark(*core).is_final();
         let last = (0..self.shape.cores).filter(active).map(|core| self.progress(core)).min()?;
         let others = || (0..self.shape.cores).filter(|core| *core != me);
         let suspect = |core| Suspect { core, mark: self.mark(core), progress: self.progress(core) };
-        // Who is last waits for those that haven't said whether they have its record. Room they have: nobody is further back.
+        // The core that is furthest behind waits for cores that haven't said whether they have its next record. Those have room, because
+        // nobody is further behind.
         let silent = others()
             .map(suspect)
-            .find(|suspect| !suspect.mark.is_final() && suspect.mark.turns() <= self.carrier(suspect.core, last));
-        // When all have, it could go on itself.
+            .find(|suspect| !suspect.mark.is_final() && suspect.mark.packets() <= self.carrier(suspect.core, last));
+        // If all have said so, the core that is furthest behind could continue itself.
         silent.or_else(|| others().map(suspect).find(|suspect| !suspect.mark.is_final() && suspect.progress <= last))
     }
 }
 
-/// A core that may have stalled, and where it was seen.
+/// A core that may have stalled, and how far it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
     pub(super) core: usize,
@@ -315,24 +317,25 @@ impl CoreLog {
         }
     }
 
-    /// Before `count` entries are written over.
+    /// Call before `count` entries are overwritten.
     #[inline(always)]
     fn begin(&self, slot: usize, count: usize) {
         self.watches[slot..slot + count].iter().for_each(Watch::write);
         if !broken!(EarlyWords) {
-            // ORDERING: Release pairs with the Acquire fence in `is_fenced`: a fenced core whose words we write over knows it.
+            // ORDERING: Release pairs with the Acquire fence in `is_fenced`: a fenced core whose words are overwritten learns of its fence.
             fence(Ordering::Release);
         }
     }
 
-    /// Says of `count` packets whether they came.
+    /// Records for `count` packets whether they were received.
     #[inline]
-    fn tell(&self, slot: usize, count: usize, received: bool) {
+    fn set_received(&self, slot: usize, count: usize, received: bool) {
         let (mut slot, end) = (slot, slot + count);
         while slot < end {
             let bits = (end - slot).min(BITS - slot % BITS);
             let mask = u64::MAX >> (BITS - bits) << (slot % BITS);
-            // ORDERING: Relaxed, as for words. Nobody else writes here, so a load and a store do; the other bits stay as they are.
+            // ORDERING: Relaxed, as for words. No other core writes here, so a load and a store are enough; the other bits stay as they
+            // are.
             let word = &self.received[slot / BITS];
             let before = word.load(Ordering::Relaxed);
             word.store(if received { before | mask } else { before & !mask }, Ordering::Relaxed);
@@ -376,7 +379,7 @@ mod tests {
         assert!(!logs.publish(1, Mark::new(3), Mark::new(4)));
         logs.leave(1);
         let mark = logs.mark(1);
-        assert!(mark.is_fenced() && mark.is_final() && mark.turns() == 3);
+        assert!(mark.is_fenced() && mark.is_final() && mark.packets() == 3);
     }
 
     #[test]
@@ -387,12 +390,12 @@ mod tests {
             assert!(logs.publish(core, old, Mark::new(turns)));
             logs.report(core, next);
         };
-        // Core 0 is at record 0 and waits for core 2 to say whether it has it; core 1 waits for core 0 to make room.
+        // Core 0 is at record 0 and waits for core 2 to say whether it has it. Core 1 waits for core 0 to make room.
         move_to(0, 1, 0);
         move_to(1, 2, 5);
         assert_eq!(logs.suspect(0).map(|suspect| suspect.core), Some(2));
         assert_eq!(logs.suspect(1).map(|suspect| suspect.core), Some(2), "core 0 waits, core 2 holds both up");
-        // Now that it has said so, core 0 could go on.
+        // Core 2 has said so, and core 0 could continue.
         move_to(2, 1, 1);
         assert_eq!(logs.suspect(1).map(|suspect| suspect.core), Some(0));
         assert_eq!(logs.suspect(2).map(|suspect| suspect.core), Some(0));

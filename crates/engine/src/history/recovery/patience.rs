@@ -1,26 +1,26 @@
-//! How long a core waits for one that doesn't move.
+//! How long a core waits for one that makes no progress.
 
 use std::time::{Duration, Instant};
 
-/// How long a core waits for one that holds it up and doesn't move at all, before it fences that core.
+/// How long a core waits for another that makes no progress, before it fences that core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// For ever: a core that stalls holds up all others.
+    /// Without limit: a core that stalls stops all others.
     Endless,
-    /// So many looks. For tests, which have no clock.
+    /// This many looks. For tests, which have no clock.
     Looks(u32),
-    /// So long by the clock, which is read only while there is nothing else to do.
+    /// This long. The clock is read only while the core waits anyway.
     Time(Duration),
 }
 
 impl Default for Patience {
-    /// Longer than a system keeps a thread off its processor, or takes to fault a table's pages in.
+    /// Longer than a system keeps a thread off its processor, or needs for the page faults of a table.
     fn default() -> Self {
         Self::Time(Duration::from_millis(500))
     }
 }
 
-/// A wait that is going on.
+/// A wait in progress.
 #[derive(Debug)]
 pub(super) struct Wait {
     patience: Patience,
@@ -33,7 +33,7 @@ impl Wait {
         Self { patience, looks: 0, since: None }
     }
 
-    /// Whether one span of patience has gone by since the start or since it last had.
+    /// True once each time the patience has run out.
     pub(super) fn is_over(&mut self) -> bool {
         let over = match self.patience {
             Patience::Endless => false,

@@ -1,5 +1,5 @@
-//! Everything that one core sees of another's log goes through here, so that a model checker (`--cfg loom`) can take its
-//! place: the code that it checks is the code that ships.
+//! The primitives by which cores read each other's logs. With `--cfg loom` a model checker takes their place, so the checked code is the
+//! shipped code.
 
 #[cfg(not(loom))]
 pub(super) use self::shipped::*;
@@ -15,7 +15,7 @@ mod shipped {
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
     use std::thread;
 
-    /// Spins this often, twice as long each time, before it lets another thread have the processor.
+    /// The number of spins, each twice as long as the one before, until the core yields its processor.
     const SPINS: u32 = 6;
 
     /// What a core does while it waits for another one.
@@ -23,7 +23,7 @@ mod shipped {
     pub(crate) struct Pause(u32);
 
     impl Pause {
-        /// Waits a little, and longer each time. Whoever is waited for may have lost its processor.
+        /// Waits a little, longer each time. The other core may have lost its processor.
         #[cold]
         pub(crate) fn wait(&mut self) {
             if self.0 < SPINS {
@@ -35,7 +35,7 @@ mod shipped {
         }
     }
 
-    /// Nobody watches in what ships.
+    /// Does nothing outside the model checker.
     #[derive(Default)]
     pub(crate) struct Watch(());
 
@@ -49,7 +49,7 @@ mod shipped {
         pub(crate) const fn write(&self) {}
     }
 
-    /// Nothing is broken in what ships.
+    /// Outside the model checker, nothing is broken.
     macro_rules! broken {
         ($fault:ident) => {
             false
@@ -65,7 +65,7 @@ mod checked {
 
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-    /// Every turn of a loop that waits goes to another thread, for no other can end the wait.
+    /// Yields in every iteration: only another thread can end the wait.
     #[derive(Default)]
     pub(crate) struct Pause;
 
@@ -75,10 +75,10 @@ mod checked {
         }
     }
 
-    /// A cell beside an entry of a log, for the checker to see whether its readers and its writer are in order. Atomic words
-    /// alone would not tell: the checker runs no load behind a later store.
+    /// A cell beside a log entry, by which the checker sees whether reads and writes of the entry are ordered. Atomic words alone would not
+    /// show it, because the checker never runs a load after a later store.
     ///
-    /// The lock is for the compiler alone, to which logs are shared with real threads elsewhere; the checker doesn't know of it.
+    /// The lock only satisfies the compiler, because logs are shared with real threads elsewhere. The checker doesn't know of it.
     pub(crate) struct Watch(Mutex<loom::cell::UnsafeCell<()>>);
 
     impl Default for Watch {
@@ -101,46 +101,46 @@ mod checked {
         }
     }
 
-    /// What a test may break, one at a time, to see that the check notices.
+    /// What a test can break, one fault at a time, to show that the check finds it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// A core's watermark may be seen before what it publishes.
+        /// A core's mark may be seen before the entries that it publishes.
         EarlyMark,
-        /// What a watermark publishes may be read as it was before.
+        /// Entries published by a mark may be read in their old state.
         StaleEntry,
-        /// A core's progress may be seen before it has read what it passed.
+        /// A core's progress may be seen before the core has finished its reads.
         EarlyProgress,
-        /// A writer doesn't look how far the others are.
+        /// A writer doesn't check how far the others are.
         NoRoom,
-        /// A core publishes by a plain store and so undoes its fencing.
+        /// A core publishes by a plain store, which undoes its fence.
         BlindMark,
-        /// A core doesn't ask whether it was fenced while it read.
+        /// A core doesn't check whether it was fenced while it read.
         Unchecked,
-        /// A writer that counts on a fence doesn't order it before its words.
+        /// A writer that relies on a fence doesn't order the fence before its words.
         EarlyWords,
-        /// A core applies what it received before the others can know.
+        /// A core applies records before the others can know that it received them.
         AppliesFirst,
     }
 
     thread_local! {
-        // All threads of a model run on one of the system's.
+        // All threads of a model run on one thread of the system.
         static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
         static WATCHED: Cell<bool> = const { Cell::new(true) };
     }
 
     impl Fault {
-        /// From now on the logs of this thread have this fault, or none.
+        /// Injects a fault into the logs of this thread, or none.
         pub fn inject(fault: Option<Self>) {
             FAULT.set(fault);
         }
 
-        /// Whether the checker is to watch for reads and writes of an entry that are not in order. Where cores are fenced there
-        /// are such: a fenced core may still be reading, and throws away what it read.
+        /// Sets whether the checker watches for unordered reads and writes of an entry. They occur when cores are fenced: a fenced core may
+        /// still read, and discards the result.
         pub fn watch(races: bool) {
             WATCHED.set(races);
         }
 
-        /// Whether the logs of this thread have this fault.
+        /// True if the logs of this thread have this fault.
         pub(crate) fn is_injected(self) -> bool {
             FAULT.get() == Some(self)
         }

@@ -5,12 +5,12 @@ use packet::{FiveTuple, Headers, Host};
 use super::*;
 use crate::placement::{Ticket, hash_of};
 
-/// Remembers who talks to whom, until one of them hangs up.
+/// Remembers which hosts talk to each other, until one of them hangs up.
 struct Calls;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Said {
-    /// The smaller end first.
+    /// The smaller endpoint first.
     key: FiveTuple,
     from_first: bool,
     hangs_up: bool,
@@ -95,13 +95,13 @@ fn table() -> Private<Calls> {
     Private::with_options(&Calls, Calls.sizing(), SEED, tables)
 }
 
-/// What host `caller` says in its call number `call` to the switchboard, whose address is larger.
+/// Call number `call` of host `caller` to the switchboard, whose address is larger.
 fn said(caller: u8, call: u16) -> Said {
     let key = FiveTuple::v4([10, 0, 0, caller].into(), [192, 0, 2, 1].into(), call, 53, 17);
     Said { key, from_first: true, hangs_up: false }
 }
 
-/// Whether the packet passes.
+/// Takes a step and returns true if the packet is forwarded.
 fn step(place: &mut Private<Calls>, meta: Said) -> bool {
     let hash = hash_of::<Calls>(&meta.key, SEED);
     let (seq, now) = (Seq(0), Nanos(1));
@@ -114,8 +114,8 @@ fn step(place: &mut Private<Calls>, meta: Said) -> bool {
 
 fn carry(meta: Said, from: &mut Private<Calls>, to: &mut [&mut Private<Calls>]) {
     let hash = hash_of::<Calls>(&meta.key, SEED);
-    let carried = from.carry_off(&meta.key, hash).expect("it is there");
-    to.iter_mut().for_each(|to| to.carry_in(&meta.key, hash, &carried, Nanos(1)));
+    let carried = from.take_out(&meta.key, hash).expect("it is there");
+    to.iter_mut().for_each(|to| to.put_in(&meta.key, hash, &carried, Nanos(1)));
 }
 
 fn hangs_up(meta: Said) -> Said {
@@ -126,7 +126,7 @@ fn hangs_up(meta: Said) -> Said {
 fn a_flow_that_comes_and_ends_is_nobody_elses() {
     let (mut from, mut to) = (table(), table());
     assert!(step(&mut to, said(1, 1)) && step(&mut to, said(1, 2)));
-    // The place that is free now was one of host 1's.
+    // The free place was one of host 1's.
     assert!(step(&mut to, hangs_up(said(1, 2))));
     assert!(step(&mut from, said(2, 1)));
     carry(said(2, 1), &mut from, &mut [&mut to]);
@@ -140,7 +140,7 @@ fn a_flow_that_comes_and_ends_is_nobody_elses() {
 fn a_flow_that_comes_counts_for_who_opened_it() {
     let (mut from, mut to) = (table(), table());
     assert!(step(&mut from, said(2, 1)));
-    // The other end's answer, by which the flow may become known as heavy, changes nothing.
+    // The answer from the other end, by which the flow may be found heavy, changes nothing.
     let answer = Said { from_first: false, ..said(2, 1) };
     assert!(step(&mut from, answer));
     carry(answer, &mut from, &mut [&mut to]);
@@ -164,7 +164,7 @@ fn replicas_agree_on_limits_in_whatever_order_flows_come() {
     assert!(step(&mut first, said(3, 1)));
     carry(said(3, 1), &mut first, &mut [&mut other]);
     for replica in [&mut one, &mut other] {
-        // Three came, so two have to end before one is opened.
+        // Three came in, so two must end before a new one is opened.
         for ends in [11, 1] {
             assert!(!step(replica, said(3, 20)));
             assert!(step(replica, hangs_up(said(3, ends))));

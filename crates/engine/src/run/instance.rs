@@ -1,4 +1,4 @@
-//! A fleet: the workers of one engine with the dispatcher in front of them, and the state that they leave behind.
+//! An engine instance: the workers of one engine, their dispatcher, and the state that they leave behind.
 
 use std::sync::Arc;
 
@@ -17,111 +17,111 @@ use crate::placement::{FlowState, Placement};
 use crate::steer::dispatch::Dispatcher;
 use crate::work::worker::Worker;
 
-/// The workers of one engine, and what steers packets to them.
-pub struct Fleet<N: NetworkFunction, P> {
+/// One engine, ready to run: its workers, and the dispatcher that steers packets to them.
+pub struct EngineInstance<N: NetworkFunction, P> {
     /// The engine.
     pub kind: EngineKind,
     /// The function.
     pub nf: Arc<N>,
     /// One worker for each core.
     pub workers: Vec<Worker<N, P>>,
-    /// Where their packets come from.
+    /// Steers packets to the workers.
     pub dispatcher: Dispatcher<N>,
 }
 
-/// A fleet whose cores own their state: `sequential`, `rss`, `scr`.
-pub type PrivateFleet<N> = Fleet<N, Private<N>>;
+/// An instance with private state on each core: `sequential`, `rss`, `scr`.
+pub type PrivateInstance<N> = EngineInstance<N, Private<N>>;
 
-/// A fleet whose cores share one table: `shared`.
-pub type SharedFleet<N> = Fleet<N, Shared<N>>;
+/// An instance with one table for all cores: `shared`.
+pub type SharedInstance<N> = EngineInstance<N, Shared<N>>;
 
-/// A fleet whose packet sets share state in transactional memory: `transactional`.
-pub type TransactedFleet<N> = Fleet<N, Transacted<N>>;
+/// An instance with shared state in transactional memory: `transactional`.
+pub type TransactedInstance<N> = EngineInstance<N, Transacted<N>>;
 
-/// A fleet whose shards change cores: `rss++`, `hybrid`.
-pub type ShardedFleet<N> = Fleet<N, Sharded<N>>;
+/// An instance with shards that move between cores: `rss++`, `hybrid`.
+pub type ShardedInstance<N> = EngineInstance<N, Sharded<N>>;
 
-/// The fleet of an engine whose cores own their state.
+/// Builds `sequential`, `rss`, `scr`, or `transactional` for a function whose packet sets share nothing.
 ///
 /// # Panics
-/// For an engine whose cores don't own their state for good, and for no cores.
+/// If `kind` is another engine, or `cores` is 0.
 #[must_use]
-pub fn private_fleet<N: NetworkFunction>(
+pub fn private_instance<N: NetworkFunction>(
     kind: EngineKind,
     nf: Arc<N>,
     cores: usize,
     options: &Options,
-) -> PrivateFleet<N> {
-    assert!(cores > 0, "a fleet has at least one core");
+) -> PrivateInstance<N> {
+    assert!(cores > 0, "an engine has at least one core");
     let owns = match kind {
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => true,
-        // Where packet sets share nothing, there is nothing to have transactions on.
+        // If packet sets share nothing, there is nothing to run transactions on.
         EngineKind::Transactional => !N::DESCRIPTION.sharing.is_any(),
         EngineKind::Shared | EngineKind::RssPlusPlus | EngineKind::Hybrid => false,
     };
-    assert!(owns, "the cores of {kind} own no state for good");
+    assert!(owns, "{kind} has no private state");
     let sizing = options.sizing(&*nf);
     let place = || Private::with_options(&*nf, sizing, options.seed, options.tables);
     let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
-    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
 fn dispatcher<N: NetworkFunction>(nf: &Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Dispatcher<N> {
     Dispatcher::new(Arc::clone(nf), kind, cores, options)
 }
 
-/// The fleet of an engine whose shards change cores.
+/// Builds `rss++` or `hybrid`.
 ///
 /// # Panics
-/// For another engine, and for no cores.
+/// If `kind` is another engine, or `cores` is 0.
 #[must_use]
-pub fn sharded_fleet<N: NetworkFunction>(
+pub fn sharded_instance<N: NetworkFunction>(
     kind: EngineKind,
     nf: Arc<N>,
     cores: usize,
     options: &Options,
-) -> ShardedFleet<N> {
-    assert!(cores > 0, "a fleet has at least one core");
+) -> ShardedInstance<N> {
+    assert!(cores > 0, "an engine has at least one core");
     assert!(kind.moves_state(), "{kind} moves no state");
     let dispatcher = dispatcher(&nf, kind, cores, options);
     let plan = Layout { replicated: kind == EngineKind::Hybrid, sizing: options.sizing(&*nf), seed: options.seed };
     let places = Sharded::cores(&*nf, dispatcher.table(), cores, plan, options.tables);
     let workers = places.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
-    Fleet { kind, workers, dispatcher, nf }
+    EngineInstance { kind, workers, dispatcher, nf }
 }
 
-/// The fleet of `shared`.
+/// Builds `shared`.
 ///
 /// # Panics
-/// For no cores.
+/// If `cores` is 0.
 #[must_use]
-pub fn shared_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> SharedFleet<N> {
-    assert!(cores > 0, "a fleet has at least one core");
+pub fn shared_instance<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> SharedInstance<N> {
+    assert!(cores > 0, "an engine has at least one core");
     let handles = Shared::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Shared;
-    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
-/// The fleet of `transactional`, for functions whose packet sets share state.
+/// Builds `transactional`, for a function whose packet sets share state.
 ///
 /// # Panics
-/// For no cores.
+/// If `cores` is 0.
 #[must_use]
-pub fn transacted_fleet<N: Function>(nf: Arc<N>, cores: usize, options: &Options) -> TransactedFleet<N> {
-    assert!(cores > 0, "a fleet has at least one core");
+pub fn transacted_instance<N: Function>(nf: Arc<N>, cores: usize, options: &Options) -> TransactedInstance<N> {
+    assert!(cores > 0, "an engine has at least one core");
     let mut handles = Transacted::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
     if options.profile {
         handles.iter_mut().for_each(Transacted::profile);
     }
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Transactional;
-    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
-/// What a fleet leaves behind, whatever its placement.
+/// Reads an instance's state, whatever its placement.
 pub trait Inspect<N: NetworkFunction> {
-    /// The flows alive at `now`, each once, in no particular order, as they are found. `scr`: those of one replica.
+    /// Iterates over the flows alive at `now`, each once, in no particular order. `scr`: the flows of one replica.
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_>;
 
     /// [The same](Self::each_flow), collected.
@@ -129,13 +129,13 @@ pub trait Inspect<N: NetworkFunction> {
         self.each_flow(now).collect()
     }
 
-    /// The entries of the tables, each once: flows alive, and flows past their deadline that were not reclaimed yet.
+    /// The number of table entries, each once: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
 
-    /// What happened to flows, each counted once.
+    /// Counts flows by what happened to them, each once.
     fn flow_counters(&self) -> FlowCounters;
 
-    /// The most flows that there ever were at once, added up over shards.
+    /// The most flows at one time, summed over shards.
     fn high_water(&self) -> usize;
 
     /// The memory of all tables, in bytes.
@@ -144,12 +144,12 @@ pub trait Inspect<N: NetworkFunction> {
     /// What the function reports at `now`.
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report>;
 
-    /// What became of each core's transactions, where there can be any.
+    /// Each core's transactions; `None` for an engine without transactions.
     fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
         None
     }
 
-    /// What became of transactions, where there can be any.
+    /// All transactions; `None` for an engine without transactions.
     fn transactions(&self) -> Option<Transactions> {
         let mut total = Transactions::default();
         self.transactions_by_core()?.iter().for_each(|core| total.add(core));
@@ -157,9 +157,9 @@ pub trait Inspect<N: NetworkFunction> {
     }
 }
 
-impl<N: NetworkFunction> PrivateFleet<N> {
-    /// The states that make up the whole: every shard, but one replica of `scr`. Replicas that live on what their packets
-    /// carry stand where their last packet stood, so it is the first of those that came furthest.
+impl<N: NetworkFunction> PrivateInstance<N> {
+    /// The states that make up the whole: every shard, or one replica of `scr`. A replica that only gets history with its own packets
+    /// ends at its last packet, so this is the first of the replicas that got furthest.
     fn parts(&self) -> impl Iterator<Item = &Private<N>> {
         let furthest = self.workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
         let parts = if self.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { &self.workers };
@@ -167,7 +167,7 @@ impl<N: NetworkFunction> PrivateFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Inspect<N> for PrivateFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for PrivateInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
         let entries = || all_entries(this);
@@ -195,9 +195,9 @@ impl<N: NetworkFunction> Inspect<N> for PrivateFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> ShardedFleet<N> {
-    /// Gives the empty shards to cores as the dispatcher's table says now, before anything has run.
-    pub fn settle(&mut self) {
+impl<N: NetworkFunction> ShardedInstance<N> {
+    /// Deals the empty shards to cores by the dispatcher's current table. Call it before anything has run.
+    pub fn deal_shards(&mut self) {
         let mut places: Vec<_> = self.workers.iter_mut().map(Worker::place_mut).collect();
         Sharded::deal(&mut places, self.dispatcher.table());
     }
@@ -209,7 +209,7 @@ impl<N: NetworkFunction> ShardedFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Inspect<N> for ShardedFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for ShardedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
         let entries = || all_entries(this);
@@ -238,7 +238,7 @@ impl<N: NetworkFunction> Inspect<N> for ShardedFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Inspect<N> for SharedFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         // Collected first: the report is made under the lock of what packet sets share.
         let all: Vec<_> = all_entries(&*self).collect();
@@ -267,7 +267,7 @@ impl<N: NetworkFunction> Inspect<N> for SharedFleet<N> {
     }
 }
 
-impl<N: Function> Inspect<N> for TransactedFleet<N> {
+impl<N: Function> Inspect<N> for TransactedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let all: Vec<_> = all_entries(&*self).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
@@ -299,30 +299,30 @@ impl<N: Function> Inspect<N> for TransactedFleet<N> {
     }
 }
 
-impl<N: Function> TransactedFleet<N> {
-    /// From now on the order of transactions is kept: for verification alone.
+impl<N: Function> TransactedInstance<N> {
+    /// Records the order of transactions from now on. For verification only.
     pub fn record(&mut self) {
         self.workers.iter_mut().for_each(|worker| worker.place_mut().record());
     }
 
-    /// The fleet is to run its transactions in the order of another that was [recorded](Self::record), over the same packets.
+    /// Runs transactions in the order that `other` [recorded](Self::record). Both must get the same packets.
     pub fn repeat(&mut self, other: &Self) {
         let order = ReplayOrder::of(other.workers.iter().map(|worker| worker.place().places()));
         self.workers.iter_mut().for_each(|worker| worker.place_mut().repeat(&order));
     }
 
-    /// The digest of what all packet sets share.
+    /// The fingerprint of the state that packet sets share.
     pub fn fingerprint(&mut self) -> Fingerprint {
         let nf = Arc::clone(&self.nf);
         self.workers[0].place_mut().fingerprint(&nf)
     }
 }
 
-impl<N: NetworkFunction, P: Placement<N>> Fleet<N, P>
+impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P>
 where
     Self: Inspect<N>,
 {
-    /// What happened to packets on all cores together, and to flows.
+    /// The counters of all cores together.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut total = Counters::default();
@@ -332,14 +332,14 @@ where
         Counters { flows: self.flow_counters(), ..total }
     }
 
-    /// What happened to flows until `now`. Expiry is logical: a flow past its deadline has expired, whether or not its entry
-    /// was reclaimed. So every flow that was opened has ended or is alive.
+    /// Counts flows until `now`. A flow past its deadline has expired, even if its entry was not reclaimed yet. So every flow that was
+    /// opened has ended or is alive.
     #[must_use]
     pub fn flow_counters_at(&self, now: Nanos) -> FlowCounters {
         self.flow_counters_with(self.each_flow(now).count())
     }
 
-    /// Counts what happened to flows until a time at which `alive` of them are alive.
+    /// Counts flows until a time at which `alive` of them are alive.
     pub(crate) fn flow_counters_with(&self, alive: usize) -> FlowCounters {
         let counters = self.flow_counters();
         let lapsed = self.entries() - alive;
@@ -354,9 +354,9 @@ where
     }
 }
 
-/// All entries of a fleet's tables, alive or not.
-fn all_entries<'a, N: NetworkFunction>(fleet: &'a impl Inspect<N>) -> Entries<'a, N> {
-    Box::new(fleet.each_flow(Nanos(0)).map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
+/// All entries of an instance's tables, alive or not.
+fn all_entries<'a, N: NetworkFunction>(instance: &'a impl Inspect<N>) -> Entries<'a, N> {
+    Box::new(instance.each_flow(Nanos(0)).map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
 }
 
 fn sum(counters: impl Iterator<Item = FlowCounters>) -> FlowCounters {
