@@ -39,7 +39,7 @@ pub struct Table<K, V, I = CuckooPp> {
     hashes: Hashes,
     ageing: Ageing,
     /// The slot that the scan comes to next.
-    hand: u32,
+    scan_cursor: u32,
     /// With how many flows the index gets its next huge page.
     collapse_at: u32,
     unanswered: Unanswered,
@@ -187,7 +187,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             ageing,
             came: 0,
             capacity: capacity as u32,
-            hand: 0,
+            scan_cursor: 0,
             collapse_at: STEP as u32,
             seed,
         }
@@ -437,8 +437,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// Goes a few slots further round those that were ever used.
     fn scan(&mut self, now: Nanos) -> Option<Slot> {
         for _ in 0..SCANNED {
-            let at = if self.hand < self.slab.used() { self.hand } else { 0 };
-            self.hand = at + 1;
+            let at = if self.scan_cursor < self.slab.used() { self.scan_cursor } else { 0 };
+            self.scan_cursor = at + 1;
             if self.slab.is_dead(at, now) {
                 return Some(Slot(at));
             }

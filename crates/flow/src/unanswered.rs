@@ -17,7 +17,7 @@ pub(crate) struct Unanswered {
     /// The levels above, the lower first; the highest has one word.
     above: Vec<Box<[u64]>>,
     /// The slot from which on the next to go is looked for.
-    hand: u32,
+    clock_hand: u32,
     /// How far it goes on when the flow there is gone.
     stride: u32,
     slots: u32,
@@ -56,7 +56,7 @@ impl Unanswered {
         loop {
             let words = above.last().unwrap_or(&lowest).len();
             if words == 1 {
-                return Self { lowest, above, hand: 0, stride, slots: slots as u32 };
+                return Self { lowest, above, clock_hand: 0, stride, slots: slots as u32 };
             }
             above.push(level(words));
         }
@@ -89,8 +89,8 @@ impl Unanswered {
     /// goes on.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32, full: bool) {
-        if slot == self.hand || full && self.first() == Some(slot) {
-            self.hand = self.next(slot);
+        if slot == self.clock_hand || full && self.first() == Some(slot) {
+            self.clock_hand = self.next(slot);
         }
         let mut at = slot as usize;
         for words in self.levels() {
@@ -106,7 +106,7 @@ impl Unanswered {
     /// The one whose turn it is. To ask moves no hand: not everybody who asks has that flow go.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
-        self.from(self.hand)
+        self.from(self.clock_hand)
     }
 
     /// The one whose turn it is behind this one's, as it looks now.
@@ -205,7 +205,7 @@ mod tests {
                 let hit = tried.into_iter().find(|slot| set.contains(slot));
                 hit.or_else(|| set.range(from..).chain(set.range(..from)).next().copied())
             };
-            let (mut set, mut hand) = (BTreeSet::new(), 0);
+            let (mut set, mut clock_hand) = (BTreeSet::new(), 0);
             let mut random = 7u64;
             for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -218,15 +218,15 @@ mod tests {
                     2 if set.contains(&slot) => {
                         let full = random >> 35 & 1 == 0;
                         // The one whose turn it is goes as often as others.
-                        let slot = next(&set, hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
-                        let goes_on = slot == hand || full && next(&set, hand) == Some(slot);
-                        hand = if goes_on { on(slot) } else { hand };
+                        let slot = next(&set, clock_hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
+                        let goes_on = slot == clock_hand || full && next(&set, clock_hand) == Some(slot);
+                        clock_hand = if goes_on { on(slot) } else { clock_hand };
                         set.remove(&slot);
                         bits.remove(slot, full);
                     }
                     _ => {}
                 }
-                let first = next(&set, hand);
+                let first = next(&set, clock_hand);
                 assert_eq!(bits.first(), first, "{slots} slots");
                 if let Some(first) = first {
                     assert_eq!(bits.behind(first), next(&set, on(first)).filter(|other| *other != first));

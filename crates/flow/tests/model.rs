@@ -116,7 +116,7 @@ struct Model<const BITS: u32> {
     ageing: Ageing,
     flows: HashMap<u32, Flow>,
     /// The slot from which on the next flow to make room is looked for.
-    hand: usize,
+    clock_hand: usize,
     now: Nanos,
     high_water: usize,
     /// Hints of different ages, by key.
@@ -132,7 +132,7 @@ impl<const BITS: u32> Model<BITS> {
             kind,
             ageing,
             flows: HashMap::new(),
-            hand: 0,
+            clock_hand: 0,
             now: Nanos(start),
             high_water: 0,
             hints: HashMap::new(),
@@ -202,7 +202,7 @@ impl<const BITS: u32> Model<BITS> {
             let found = unassured.clone().find(|slot| Some(*slot) == oldest);
             assert_eq!((found.is_none(), oldest), (unassured.count() == 0, found));
         } else {
-            assert_eq!(oldest, unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index())));
+            assert_eq!(oldest, unassured.min_by_key(|slot| (slot.index() < self.clock_hand, slot.index())));
         }
         oldest
     }
@@ -211,8 +211,8 @@ impl<const BITS: u32> Model<BITS> {
     fn pass_on(&mut self, key: u32) {
         let Flow { slot, assured, .. } = self.flows[&key];
         let is_next = self.table.is_full() && self.oldest_unassured() == Some(slot);
-        if !assured && (slot.index() == self.hand || is_next) {
-            self.hand = (slot.index() + 1) % self.table.slots();
+        if !assured && (slot.index() == self.clock_hand || is_next) {
+            self.clock_hand = (slot.index() + 1) % self.table.slots();
         }
     }
 
@@ -287,7 +287,7 @@ impl<const BITS: u32> Model<BITS> {
                 while calls < 2 * (SLOTS_MAX / SCANNED) {
                     calls = if self.reclaim().is_some() { 0 } else { calls + 1 };
                 }
-                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the hand has been everywhere");
+                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the clock_hand has been everywhere");
             }
             Ageing::Lazy | Ageing::None => assert!(self.reclaim().is_none()),
         }
