@@ -5,7 +5,7 @@
 mod adding;
 mod alone;
 mod bucket;
-mod bursts;
+mod epoch_reclaim;
 mod entries;
 mod guard;
 mod mutex;
@@ -19,9 +19,9 @@ mod sync;
 use packet::{Key, Nanos};
 
 pub use adding::{Adding, Sum};
-pub use bursts::{Bursts, Member};
+pub use epoch_reclaim::{EpochMember, Epochs};
 pub use entries::{Ended, Entries, Held};
-pub use guard::{Entry, Fate, Guard, Locking, Pass};
+pub use guard::{Entry, Fate, Guard, Locking, StepPermit};
 pub use mutex::Locked;
 pub use optimistic::Optimistic;
 pub use striped::Striped;

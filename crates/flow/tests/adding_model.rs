@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
 use loom::thread;
-use millrace_flow::shared::{Adding, Entries, Entry, Fate, Fault, Member, Pass, Sum};
+use millrace_flow::shared::{Adding, Entries, Entry, Fate, Fault, EpochMember, StepPermit, Sum};
 use millrace_flow::{Ageing, Hint, Plan};
 use packet::{Key, Nanos};
 
@@ -33,10 +33,10 @@ const AHEAD: u64 = 50;
 type Table = Entries<Name, u64, millrace_flow::index::CuckooPp, (), Adding>;
 
 /// A table of one flow, A, which began at 0, and the cores that use it. There is one place more than it has slots.
-fn table(cores: usize) -> (Arc<Table>, Vec<Member>) {
-    let members = Member::all(cores);
+fn table(cores: usize) -> (Arc<Table>, Vec<EpochMember>) {
+    let members = EpochMember::all(cores);
     let plan = Plan { capacity: 1, ageing: Ageing::Lazy, ..Plan::default() };
-    let table = Table::cut(plan, 1, |_| (), Arc::clone(members[0].bursts()));
+    let table = Table::cut(plan, 1, |_| (), Arc::clone(members[0].epochs()));
     add(&table, A, 0);
     (Arc::new(table), members)
 }
@@ -53,7 +53,7 @@ fn total(entry: &Entry<Name, u64, Sum>) -> u64 {
 }
 
 /// A step on a living flow: what there was ahead of it.
-fn step(table: &Table, member: &mut Member, key: Name, hint: Hint, now: u64) -> Option<u64> {
+fn step(table: &Table, member: &mut EpochMember, key: Name, hint: Hint, now: u64) -> Option<u64> {
     member.enter();
     let step = table.step(member, &key, key.0, hint, |entry| {
         let now = Nanos(now).max(entry.now);

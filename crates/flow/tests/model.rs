@@ -287,7 +287,7 @@ impl<const BITS: u32> Model<BITS> {
                 while calls < 2 * (SLOTS_MAX / SCANNED) {
                     calls = if self.reclaim().is_some() { 0 } else { calls + 1 };
                 }
-                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the clock_hand has been everywhere");
+                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the clock hand has been everywhere");
             }
             Ageing::Lazy | Ageing::None => assert!(self.reclaim().is_none()),
         }

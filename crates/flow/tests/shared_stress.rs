@@ -6,7 +6,7 @@ use std::thread;
 
 use millrace_flow::index::CuckooPp;
 use millrace_flow::shared::{
-    Adding, Entries, Fate, Insertion, Locked, Member, Optimistic, Pass, SharedTable, Striped, Sum,
+    Adding, Entries, Fate, Insertion, Locked, EpochMember, Optimistic, StepPermit, SharedTable, Striped, Sum,
 };
 use millrace_flow::{Hint, Plan};
 use packet::{Host, Host4, Key, Nanos};
@@ -151,7 +151,7 @@ fn optimistic_full() {
 type Sums = Entries<Host4, u64, CuckooPp, (), Adding>;
 
 /// What a thread has added to each key, less what went with flows that it ended.
-fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
+fn add(table: &Sums, mut member: EpochMember, thread: u64) -> Vec<i64> {
     let mut counts = vec![0; KEYS as usize];
     let mut random = thread + 1;
     for _ in 0..OPERATIONS {
@@ -196,9 +196,9 @@ fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
 /// What is left of each key is what was added to it, less what ended.
 #[test]
 fn adding() {
-    let members = Member::all(THREADS as usize);
+    let members = EpochMember::all(THREADS as usize);
     let plan = Plan { capacity: 2 * KEYS as usize, seed: 1, ..Plan::default() };
-    let table = Arc::new(Sums::cut(plan, 2, |_| (), Arc::clone(members[0].bursts())));
+    let table = Arc::new(Sums::cut(plan, 2, |_| (), Arc::clone(members[0].epochs())));
     let threads: Vec<_> = (0..)
         .zip(members)
         .map(|(thread, member)| {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::index::AnyIndex;
-use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, Member, Pass};
+use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, EpochMember, StepPermit};
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
@@ -30,7 +30,7 @@ use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 /// A core's handle on entries that all cores share, guarded by `G`.
 pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
     common: Arc<Common<N, G>>,
-    pass: G::Pass,
+    pass: G::Permit,
     /// Packet sets share nothing, so each core may have a nothing of its own.
     shared: N::Shared<Local>,
     core: usize,
@@ -43,7 +43,7 @@ pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
 /// How steps are taken on entries that are guarded so.
 pub(crate) trait Guarding: Guard {
     /// What each of so many cores steps by, and what the tables know of all.
-    fn passes(cores: usize) -> (Vec<Self::Pass>, Self::Bursts);
+    fn passes(cores: usize) -> (Vec<Self::Permit>, Self::Epochs);
 
     /// The step on a flow that is alive at `now`; `None`, and nothing done, if the entry is not enough. It hands the verdict to
     /// `settle`, or says what state the packet found, from which the verdict follows.
@@ -87,10 +87,10 @@ impl Guarding for Locking {
 }
 
 impl Guarding for Adding {
-    fn passes(cores: usize) -> (Vec<Member>, Self::Bursts) {
-        let members = Member::all(cores);
-        let bursts = Arc::clone(members.first().expect("there is at least one core").bursts());
-        (members, bursts)
+    fn passes(cores: usize) -> (Vec<EpochMember>, Self::Epochs) {
+        let members = EpochMember::all(cores);
+        let epochs = Arc::clone(members.first().expect("there is at least one core").epochs());
+        (members, epochs)
     }
 
     /// The operation may fail and the step be taken again. So the verdict is come to once more behind it, from what is small and at
@@ -163,10 +163,10 @@ const ROUND: u32 = 32;
 impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
     /// Handles for `cores` cores on one table of `sizing` flows.
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        let (passes, bursts) = G::passes(cores);
+        let (passes, epochs) = G::passes(cores);
         let common = Arc::new(Common {
-            v4: flows(sizing.flows, seed, tables, bursts.clone()),
-            v6: flows(sizing.flows_v6, seed, tables, bursts),
+            v4: flows(sizing.flows, seed, tables, epochs.clone()),
+            v6: flows(sizing.flows_v6, seed, tables, epochs),
             seed,
             recording: AtomicBool::new(false),
             ticket: AtomicU64::new(0),
@@ -401,7 +401,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     fn take<K: Key>(
         &self,
         flows: &Flows<K, N::Flow, G>,
-        pass: &G::Pass,
+        pass: &G::Permit,
         key: K,
         settle: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<(N::Flow, Nanos)> {
@@ -602,7 +602,7 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     capacity: usize,
     seed: u64,
     tables: Tables,
-    bursts: G::Bursts,
+    epochs: G::Epochs,
 ) -> Flows<K, V, G> {
     let plan = Plan { index: tables.index, capacity, load_percent: None, ageing: tables.ageing, seed };
     let own = |slots| Own {
@@ -610,7 +610,7 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
         ledger: Ledger::new(tables, slots, seed),
         origins: Sources::origins(slots, tables.per_source.is_some()),
     };
-    Entries::cut(plan, Flows::<K, V, G>::stripes_for(capacity), own, bursts)
+    Entries::cut(plan, Flows::<K, V, G>::stripes_for(capacity), own, epochs)
 }
 
 /// A panic inside a step is reported by its own core; the others may finish what they hold.

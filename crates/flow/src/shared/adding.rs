@@ -4,7 +4,7 @@
 //!
 //! Whoever holds the stripe decides on an entry by closing the word first: steps that come meanwhile are not taken but ask for the
 //! stripe. An entry that was changed goes to another place. Its old one is used again once every burst is over in which a core may
-//! have found it ([`bursts`](super::bursts)), so that nobody reads an entry while it is written, and nobody's exchange meets
+//! have found it ([`bursts`](super::epoch_reclaim)), so that nobody reads an entry while it is written, and nobody's exchange meets
 //! another flow's word.
 
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 
 use packet::{Key, Nanos};
 
-use crate::shared::bursts::{Bursts, Member};
+use crate::shared::epoch_reclaim::{Epochs, EpochMember};
 use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Places};
 use crate::shared::sync::{AtomicU64, Ordering, Pause, broken};
 
@@ -26,8 +26,8 @@ impl Guard for Adding {
     type Sum = Sum;
     type Cell<K: Key, V: Copy + Send + Sync + 'static> = Added<K, V>;
     type Places = Circle;
-    type Bursts = Arc<Bursts>;
-    type Pass = Member;
+    type Epochs = Arc<Epochs>;
+    type Permit = EpochMember;
 }
 
 /// What steps have added to an entry.
@@ -253,13 +253,13 @@ const SPARE_SHARE: usize = 8;
 impl Circle {
     /// Waits until a place may be used.
     #[cold]
-    fn wait(&mut self, bursts: &Bursts) {
+    fn wait(&mut self, epochs: &Epochs) {
         let mut pause = Pause::default();
         loop {
             if self.waiting.0 == self.quiet {
-                self.waiting = (self.given, bursts.epoch());
+                self.waiting = (self.given, epochs.epoch());
             }
-            if bursts.is_over(self.waiting.1) {
+            if epochs.is_over(self.waiting.1) {
                 self.quiet = self.waiting.0;
                 if self.taken < self.quiet {
                     return;
@@ -270,16 +270,16 @@ impl Circle {
     }
 }
 
-impl Places<Arc<Bursts>> for Circle {
+impl Places<Arc<Epochs>> for Circle {
     fn count(slots: usize) -> usize {
         slots + (slots / SPARE_SHARE).max(SPARE_MIN)
     }
 
-    fn new(slots: usize, bursts: &Arc<Bursts>) -> Self {
+    fn new(slots: usize, epochs: &Arc<Epochs>) -> Self {
         let free: Box<[u32]> = (0..Self::count(slots) as u32).collect();
         let given = free.len() as u64;
         let of = (0..slots).map(|_| u32::MAX).collect();
-        Self { of, free, taken: 0, given, quiet: given, waiting: (given, bursts.epoch()) }
+        Self { of, free, taken: 0, given, quiet: given, waiting: (given, epochs.epoch()) }
     }
 
     #[inline]
@@ -288,9 +288,9 @@ impl Places<Arc<Bursts>> for Circle {
     }
 
     #[inline]
-    fn take(&mut self, slot: usize, bursts: &Arc<Bursts>) -> usize {
+    fn take(&mut self, slot: usize, epochs: &Arc<Epochs>) -> usize {
         if self.taken == self.quiet {
-            self.wait(bursts);
+            self.wait(epochs);
         }
         let place = self.free[(self.taken % self.free.len() as u64) as usize];
         self.taken += 1;
@@ -299,7 +299,7 @@ impl Places<Arc<Bursts>> for Circle {
     }
 
     #[inline]
-    fn give(&mut self, slot: usize, bursts: &Arc<Bursts>) {
+    fn give(&mut self, slot: usize, epochs: &Arc<Epochs>) {
         let at = (self.given % self.free.len() as u64) as usize;
         self.free[at] = mem::replace(&mut self.of[slot], u32::MAX);
         self.given += 1;
@@ -307,7 +307,7 @@ impl Places<Arc<Bursts>> for Circle {
         if self.waiting.0 == self.quiet
             && self.given - self.quiet >= (self.free.len() - self.of.len()).div_ceil(2) as u64
         {
-            self.waiting = (self.given, bursts.epoch());
+            self.waiting = (self.given, epochs.epoch());
         }
     }
 

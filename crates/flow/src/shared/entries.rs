@@ -15,7 +15,7 @@ use locality::{pages, prefetch};
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Locking, Pass, Places};
+use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Locking, StepPermit, Places};
 use crate::shared::signposts::Signposts;
 use crate::shared::spin::Spin;
 use crate::shared::striped::share;
@@ -40,7 +40,7 @@ pub struct Entries<K: Key, V: Copy + Send + Sync + 'static, I = CuckooPp, X = ()
     signposts: Signposts,
     cells: Box<[G::Cell<K, V>]>,
     stripes: Box<[Stripe<K, I, X, G>]>,
-    bursts: G::Bursts,
+    epochs: G::Epochs,
     /// Places of a stripe's entries.
     places: usize,
     seed: u64,
@@ -64,7 +64,7 @@ pub struct Held<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Lo
     ledger: &'a mut Ledger<K, I, X, G>,
     signposts: &'a Signposts,
     cells: &'a [G::Cell<K, V>],
-    bursts: &'a G::Bursts,
+    epochs: &'a G::Epochs,
     part: usize,
 }
 
@@ -75,13 +75,13 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     /// # Panics
     /// As [`Table::planned`] does, and when the number is not a power of two up to 2^12.
     #[must_use]
-    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X, bursts: G::Bursts) -> Self {
+    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X, epochs: G::Epochs) -> Self {
         assert!(stripes.is_power_of_two() && stripes <= 1 << 12, "the number of stripes is a power of two up to 2^12");
         let capacity = share(plan.capacity, stripes);
         let stripes: Box<[_]> = (0..stripes)
             .map(|_| {
                 let table = Table::planned(Plan { capacity, ..plan });
-                let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &bursts));
+                let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &epochs));
                 Stripe(Spin::new(Ledger { table, places, own }))
             })
             .collect();
@@ -90,7 +90,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         let cells = pages::boxed((0..places * stripes.len()).map(|_| G::Cell::empty()));
         assert!(cells.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
         let signposts = Signposts::new(stripes.len(), slots);
-        Self { signposts, cells, stripes, bursts, places, seed: plan.seed }
+        Self { signposts, cells, stripes, epochs, places, seed: plan.seed }
     }
 
     /// How many stripes suit so many flows.
@@ -130,17 +130,17 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     /// earlier, nor a flow assured, and where it returns `None` it must have done nothing.
     ///
     /// # Panics
-    /// When the core may not step: it has not [entered](Pass::enter), or its pass is for another table.
+    /// When the core may not step: it has not [entered](StepPermit::enter), or its pass is for another table.
     #[inline(always)]
     pub fn step<T>(
         &self,
-        pass: &G::Pass,
+        permit: &G::Permit,
         key: &K,
         hash: u64,
         hint: Hint,
         mut work: impl FnMut(&mut Entry<K, V, G::Sum>) -> Option<T>,
     ) -> Option<T> {
-        assert!(pass.admits(&self.bursts), "a core enters before it steps");
+        assert!(permit.admits(&self.epochs), "a core enters before it steps");
         let mut at = hint.0;
         loop {
             // The work is in one place, so that it is compiled into this one.
@@ -158,7 +158,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     }
 
     /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever. A core
-    /// [leaves](Pass::leave) before it comes here.
+    /// [leaves](StepPermit::leave) before it comes here.
     pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
         self.nth_stripe(self.part(hash), work)
     }
@@ -168,9 +168,9 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     /// # Panics
     /// When there is no such stripe.
     pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
-        let Self { signposts, bursts, .. } = self;
+        let Self { signposts, epochs, .. } = self;
         let cells = &self.cells[part * self.places..][..self.places];
-        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts, cells, bursts, part }))
+        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts, cells, epochs, part }))
     }
 
     /// Visits a copy of every flow, stripe by stripe, each while its stripe is locked.
@@ -239,8 +239,8 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
             Decided::Here(deadline, assured) => (deadline, assured),
             Decided::Moves(entry) => {
                 let Ledger { table, places, .. } = &mut *self.ledger;
-                places.give(slot.index(), self.bursts);
-                let to = places.take(slot.index(), self.bursts);
+                places.give(slot.index(), self.epochs);
+                let to = places.take(slot.index(), self.epochs);
                 self.cells[to].put(entry);
                 self.signposts.redirect(self.part, table.hash(&entry.key), place as u32, to as u32);
                 (entry.deadline, entry.assured)
@@ -249,7 +249,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
                 let Ledger { table, places, .. } = &mut *self.ledger;
                 let hash = table.hash(table.key(slot));
                 table.remove(slot);
-                places.give(slot.index(), self.bursts);
+                places.give(slot.index(), self.epochs);
                 self.signposts.clear(self.part, hash, place as u32);
                 return result;
             }
@@ -268,7 +268,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     ) -> Option<Slot> {
         let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
         let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured };
-        let place = self.ledger.places.take(slot.index(), self.bursts);
+        let place = self.ledger.places.take(slot.index(), self.epochs);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
         if assured {

@@ -16,11 +16,11 @@ pub trait Guard: Sized + Send + Sync + 'static {
     /// An entry's place in memory.
     type Cell<K: Key, V: Copy + Send + Sync + 'static>: Cell<K, V, Self::Sum>;
     /// Which places a stripe's slots have.
-    type Places: Places<Self::Bursts>;
+    type Places: Places<Self::Epochs>;
     /// What the table knows of the cores that use it.
-    type Bursts: Clone + Send + Sync + 'static;
+    type Epochs: Clone + Send + Sync + 'static;
     /// What a core shows to step on entries.
-    type Pass: Pass<Self::Bursts> + Send + 'static;
+    type Permit: StepPermit<Self::Epochs> + Send + 'static;
 }
 
 /// What a packet reads and writes of a flow.
@@ -115,16 +115,16 @@ pub trait Places<B>: Send {
     fn count(slots: usize) -> usize;
 
     /// Those of so many slots, none of them used.
-    fn new(slots: usize, bursts: &B) -> Self;
+    fn new(slots: usize, epochs: &B) -> Self;
 
     /// Where the slot's entry is.
     fn of(&self, slot: usize) -> usize;
 
     /// A place for an entry of the slot.
-    fn take(&mut self, slot: usize, bursts: &B) -> usize;
+    fn take(&mut self, slot: usize, epochs: &B) -> usize;
 
     /// The slot's entry has been taken out of its place.
-    fn give(&mut self, slot: usize, bursts: &B);
+    fn give(&mut self, slot: usize, epochs: &B);
 
     /// What is kept, in bytes.
     fn bytes(&self) -> usize {
@@ -133,9 +133,9 @@ pub trait Places<B>: Send {
 }
 
 /// What a core shows to step on entries.
-pub trait Pass<B> {
+pub trait StepPermit<B> {
     /// Whether it is one for the table that knows these cores, and the core may step now.
-    fn admits(&self, bursts: &B) -> bool;
+    fn admits(&self, epochs: &B) -> bool;
 
     /// From now on the core may step, until it [leaves](Self::leave).
     fn enter(&mut self);
@@ -152,8 +152,8 @@ impl Guard for Locking {
     type Sum = ();
     type Cell<K: Key, V: Copy + Send + Sync + 'static> = Locked<K, V>;
     type Places = ();
-    type Bursts = ();
-    type Pass = ();
+    type Epochs = ();
+    type Permit = ();
 }
 
 /// A line of its own, so that no two locks share one.
@@ -218,7 +218,7 @@ impl Places<()> for () {
     fn give(&mut self, _: usize, (): &()) {}
 }
 
-impl Pass<()> for () {
+impl StepPermit<()> for () {
     #[inline(always)]
     fn admits(&self, (): &()) -> bool {
         true

@@ -10,11 +10,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::shared::guard::Pass;
+use crate::shared::guard::StepPermit;
 use crate::shared::sync::{AtomicU64, Ordering, broken, fence};
 
 /// The cores that use a table.
-pub struct Bursts {
+pub struct Epochs {
     /// From 1 on.
     epoch: AtomicU64,
     cores: Box<[Announced]>,
@@ -24,43 +24,43 @@ pub struct Bursts {
 #[repr(align(128))]
 struct Announced(AtomicU64);
 
-/// One of the cores. It is in a burst from [`enter`](Pass::enter) to [`leave`](Pass::leave).
-pub struct Member {
-    bursts: Arc<Bursts>,
+/// One of the cores. It is in a burst from [`enter`](StepPermit::enter) to [`leave`](StepPermit::leave).
+pub struct EpochMember {
+    epochs: Arc<Epochs>,
     core: usize,
     is_in: bool,
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for EpochMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Member").field("core", &self.core).field("is_in", &self.is_in).finish_non_exhaustive()
+        f.debug_struct("EpochMember").field("core", &self.core).field("is_in", &self.is_in).finish_non_exhaustive()
     }
 }
 
-impl Member {
+impl EpochMember {
     /// So many cores, none of them in a burst.
     #[must_use]
     pub fn all(cores: usize) -> Vec<Self> {
         let announced = (0..cores).map(|_| Announced(AtomicU64::new(0))).collect();
-        let bursts = Arc::new(Bursts { epoch: AtomicU64::new(1), cores: announced });
-        (0..cores).map(|core| Self { bursts: Arc::clone(&bursts), core, is_in: false }).collect()
+        let epochs = Arc::new(Epochs { epoch: AtomicU64::new(1), cores: announced });
+        (0..cores).map(|core| Self { epochs: Arc::clone(&epochs), core, is_in: false }).collect()
     }
 
     /// This core and the others.
     #[must_use]
-    pub const fn bursts(&self) -> &Arc<Bursts> {
-        &self.bursts
+    pub const fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
     }
 
     #[inline]
     fn announce(&mut self) {
-        let Bursts { epoch, cores } = &*self.bursts;
+        let Epochs { epoch, cores } = &*self.epochs;
         // ORDERING: Relaxed. An older epoch than the present one only keeps others waiting longer.
         let epoch = epoch.load(Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `Bursts::is_over`: what this core read in earlier bursts it has read.
+        // ORDERING: Release pairs with the Acquire in `Epochs::is_over`: what this core read in earlier bursts it has read.
         cores[self.core].0.store(epoch, Ordering::Release);
         if !broken!(LateEntry) {
-            // ORDERING: SeqCst pairs with the fence in `Bursts::epoch`: of a core that begins a burst and one that has taken
+            // ORDERING: SeqCst pairs with the fence in `Epochs::epoch`: of a core that begins a burst and one that has taken
             // something away at least one sees the other's. So whoever begins unseen finds it taken away.
             fence(Ordering::SeqCst);
         }
@@ -68,10 +68,10 @@ impl Member {
     }
 }
 
-impl Pass<Arc<Bursts>> for Member {
+impl StepPermit<Arc<Epochs>> for EpochMember {
     #[inline(always)]
-    fn admits(&self, bursts: &Arc<Bursts>) -> bool {
-        self.is_in && Arc::ptr_eq(&self.bursts, bursts)
+    fn admits(&self, epochs: &Arc<Epochs>) -> bool {
+        self.is_in && Arc::ptr_eq(&self.epochs, epochs)
     }
 
     #[inline(always)]
@@ -86,21 +86,21 @@ impl Pass<Arc<Bursts>> for Member {
         if self.is_in {
             self.is_in = false;
             // ORDERING: Release, as in `announce`.
-            self.bursts.cores[self.core].0.store(0, Ordering::Release);
+            self.epochs.cores[self.core].0.store(0, Ordering::Release);
         }
     }
 }
 
-impl Drop for Member {
+impl Drop for EpochMember {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-impl Bursts {
+impl Epochs {
     /// The epoch of what has been taken away by now.
     pub(super) fn epoch(&self) -> u64 {
-        // ORDERING: SeqCst pairs with the fence in `Member::announce`, as told there. A core that has seen what was taken away
+        // ORDERING: SeqCst pairs with the fence in `EpochMember::announce`, as told there. A core that has seen what was taken away
         // read the epoch ahead of its own fence, so it has announced this one or an older one.
         fence(Ordering::SeqCst);
         // ORDERING: Relaxed. The fence keeps it behind.
@@ -112,11 +112,11 @@ impl Bursts {
         if broken!(EarlyReuse) {
             return true;
         }
-        // Bursts that begin from now on can be told from those.
+        // Epochs that begin from now on can be told from those.
         // ORDERING: Relaxed. A number and nothing else; where the exchange fails another core has gone on.
         let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::Relaxed, Ordering::Relaxed);
         self.cores.iter().all(|Announced(core)| {
-            // ORDERING: Acquire pairs with the Release in `Member::announce` and `leave`: that core has read what it did.
+            // ORDERING: Acquire pairs with the Release in `EpochMember::announce` and `leave`: that core has read what it did.
             let began = core.load(Ordering::Acquire);
             began == 0 || began > epoch
         })
@@ -129,31 +129,31 @@ mod tests {
 
     #[test]
     fn what_was_taken_away_is_free_when_all_bursts_of_then_are_over() {
-        let mut members = Member::all(2);
-        let bursts = Arc::clone(members[0].bursts());
-        let first = bursts.epoch();
-        assert!(bursts.is_over(first), "nobody is in a burst");
+        let mut members = EpochMember::all(2);
+        let epochs = Arc::clone(members[0].epochs());
+        let first = epochs.epoch();
+        assert!(epochs.is_over(first), "nobody is in a burst");
         members[0].enter();
-        let taken = bursts.epoch();
-        assert!(!bursts.is_over(taken));
+        let taken = epochs.epoch();
+        assert!(!epochs.is_over(taken));
         members[1].enter();
-        assert!(!bursts.is_over(taken), "the first is still in its burst");
+        assert!(!epochs.is_over(taken), "the first is still in its burst");
         members[0].leave();
-        assert!(bursts.is_over(taken), "the second began later");
-        assert!(!bursts.is_over(bursts.epoch()), "but not later than now");
+        assert!(epochs.is_over(taken), "the second began later");
+        assert!(!epochs.is_over(epochs.epoch()), "but not later than now");
         // To enter again changes nothing.
         members[1].enter();
-        assert!(!bursts.is_over(bursts.epoch()));
+        assert!(!epochs.is_over(epochs.epoch()));
         drop(members);
-        assert!(bursts.is_over(bursts.epoch()), "who is gone is in no burst");
+        assert!(epochs.is_over(epochs.epoch()), "who is gone is in no burst");
     }
 
     #[test]
     fn a_pass_is_for_one_table() {
-        let (mut one, other) = (Member::all(1), Member::all(1));
-        assert!(!one[0].admits(one[0].bursts()));
+        let (mut one, other) = (EpochMember::all(1), EpochMember::all(1));
+        assert!(!one[0].admits(one[0].epochs()));
         one[0].enter();
-        assert!(one[0].admits(one[0].bursts()));
-        assert!(!one[0].admits(other[0].bursts()));
+        assert!(one[0].admits(one[0].epochs()));
+        assert!(!one[0].admits(other[0].epochs()));
     }
 }
