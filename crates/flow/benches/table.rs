@@ -299,7 +299,7 @@ fn evict<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, at: &mut u64, k
         hashes.iter().for_each(|hash| table.prefetch(*hash));
         for (key, hash) in burst.iter().zip(hashes) {
             let _ = black_box(table.find(key, hash));
-            if let Some(slot) = table.oldest_unassured().filter(|_| table.is_full()) {
+            if let Some(slot) = table.oldest_unprotected().filter(|_| table.is_full()) {
                 table.remove(slot);
                 done += 1;
             }

@@ -19,7 +19,7 @@ pub enum Ageing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// About the oldest of those that nobody has answered, wherever it lies; none if all were answered. A
-    /// [hand](crate::Table::oldest_unassured) goes round the places.
+    /// [hand](crate::Table::oldest_unprotected) goes round the places.
     #[default]
     OldestUnanswered,
     /// Of those that lie where the new one would go, the one whose deadline comes first: with one timeout for all, the least

@@ -100,10 +100,10 @@ impl<K, V> Entry<'_, K, V> {
         self.hot.value_mut()
     }
 
-    /// Whether the flow was [assured](Table::assure).
+    /// Whether the flow was [protected](Table::protect).
     #[inline(always)]
     #[must_use]
-    pub fn is_assured(&self) -> bool {
+    pub fn is_protected(&self) -> bool {
         !self.unanswered.contains(self.slot.0)
     }
 
@@ -288,16 +288,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.deadline(slot.0)
     }
 
-    /// Whether the flow was [assured](Self::assure).
+    /// Whether the flow was [protected](Self::protect).
     #[inline]
     #[must_use]
-    pub fn is_assured(&self, slot: Slot) -> bool {
+    pub fn is_protected(&self, slot: Slot) -> bool {
         self.slab.check_live(slot.0);
         !self.unanswered.contains(slot.0)
     }
 
     /// Adds a flow whose key is not in the table; `None` when there is no room. `hash` is the key's, `now` the packet's
-    /// time. The flow is not assured. The earliest deadline is the first nanosecond: one of zero is told as that.
+    /// time. The flow is not protected. The earliest deadline is the first nanosecond: one of zero is told as that.
     ///
     /// There is room while [`is_full`](Self::is_full) says no, unless dozens of keys have the same hash.
     #[inline]
@@ -370,8 +370,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// The flow has been answered: it doesn't make room for others any more.
     #[inline]
-    pub fn assure(&mut self, slot: Slot) {
-        if !self.is_assured(slot) {
+    pub fn protect(&mut self, slot: Slot) {
+        if !self.is_protected(slot) {
             self.unanswered.remove(slot.0, self.is_full());
         }
     }
@@ -381,7 +381,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// was left otherwise has its turn when the hand comes by. To ask changes nothing; the hand goes on once that flow is gone. Under an index that [says itself](Index::assigns) where flows lie it is any.
     #[inline]
     #[must_use]
-    pub fn oldest_unassured(&self) -> Option<Slot> {
+    pub fn oldest_unprotected(&self) -> Option<Slot> {
         let slot = self.unanswered.first()?;
         self.prefetch_followers(slot);
         Some(Slot(slot))
@@ -470,7 +470,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[must_use]
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
-            Eviction::OldestUnanswered => self.oldest_unassured(),
+            Eviction::OldestUnanswered => self.oldest_unprotected(),
             Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),
             Eviction::Random => self.elsewhere(hash, Self::random_near),
             Eviction::None => None,

@@ -53,13 +53,13 @@ fn nothing_is_allocated_after_the_start() {
             table.remove(slot);
         }
         if table.is_full() {
-            let oldest = table.oldest_unassured().expect("one in three is assured");
+            let oldest = table.oldest_unprotected().expect("one in three is protected");
             table.remove(oldest);
         }
         let timeout = Nanos::from_millis(u64::from(number % 97) * u64::from(flows) / 40);
         let slot = table.insert(key, hash, 0, now + timeout, now).expect("there is room");
         if number % 3 == 0 {
-            table.assure(slot);
+            table.protect(slot);
         }
         table.touch(slot, now + Nanos::from_millis(u64::from(number % 89) * u64::from(flows) / 40));
         *table.value_mut(slot) += 1;

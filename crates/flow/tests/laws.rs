@@ -84,7 +84,7 @@ fn a_table_without_room_does_nothing() {
     assert_eq!(table.find(&host(1), hash), None);
     assert!(table.entry_near(&host(1), hint, Nanos(0)).is_none());
     assert_eq!(table.reclaim(Nanos::NEVER), None);
-    assert_eq!(table.oldest_unassured(), None);
+    assert_eq!(table.oldest_unprotected(), None);
     assert_eq!(table.iter().count(), 0);
     assert!(table.is_full() && table.is_empty());
 }
@@ -95,7 +95,7 @@ fn churn_at_capacity_never_lacks_room() {
     let mut table = Table::new(capacity as usize, 3);
     for number in 0..capacity * if cfg!(miri) { 3 } else { 25 } {
         if table.is_full() {
-            let slot = table.oldest_unassured().expect("none is assured");
+            let slot = table.oldest_unprotected().expect("none is protected");
             assert_eq!(table.remove(slot), number - capacity);
         }
         insert(&mut table, number, Nanos(u64::from(number) + 1), Nanos(0));
@@ -207,7 +207,7 @@ fn a_flood_finds_room_in_every_index() {
         let mut table = Table::<Host4, u32, AnyIndex>::planned(plan);
         for number in 0..capacity * if cfg!(miri) { 3 } else { 12 } {
             if table.is_full() {
-                let slot = table.oldest_unassured().expect("not all are assured");
+                let slot = table.oldest_unprotected().expect("not all are protected");
                 table.remove(slot);
             }
             let hash = table.hash(&host(number));
@@ -215,7 +215,7 @@ fn a_flood_finds_room_in_every_index() {
             let slot = slot.unwrap_or_else(|| panic!("{} refuses flow {number} at {}", kind.name(), table.len()));
             // Some stay for good.
             if number % 97 == 0 && number < capacity {
-                table.assure(slot);
+                table.protect(slot);
             }
         }
         assert_eq!(table.high_water(), capacity as usize);
@@ -241,18 +241,18 @@ fn the_dead_make_room_though_the_wheel_is_not_there_yet() {
 fn the_oldest_that_nobody_answered_makes_room() {
     let mut table = Table::<Host4, u32>::new(4, 1);
     let slots: Vec<_> = (0..4).map(|number| insert(&mut table, number, Nanos::NEVER, Nanos(0))).collect();
-    table.assure(slots[0]);
-    table.assure(slots[2]);
-    table.assure(slots[2]);
-    assert_eq!(table.oldest_unassured(), Some(slots[1]));
+    table.protect(slots[0]);
+    table.protect(slots[2]);
+    table.protect(slots[2]);
+    assert_eq!(table.oldest_unprotected(), Some(slots[1]));
     table.remove(slots[1]);
-    assert_eq!(table.oldest_unassured(), Some(slots[3]));
-    table.assure(slots[3]);
-    assert_eq!(table.oldest_unassured(), None);
-    assert!(table.is_assured(slots[0]));
+    assert_eq!(table.oldest_unprotected(), Some(slots[3]));
+    table.protect(slots[3]);
+    assert_eq!(table.oldest_unprotected(), None);
+    assert!(table.is_protected(slots[0]));
     // A place used again begins anew.
     let slot = insert(&mut table, 9, Nanos::NEVER, Nanos(0));
-    assert_eq!((slot, table.is_assured(slot)), (slots[1], false));
+    assert_eq!((slot, table.is_protected(slot)), (slots[1], false));
 }
 
 #[test]
@@ -358,12 +358,12 @@ fn an_entry_is_what_its_slot_names() {
     let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
     let mut entry = table.entry(slot, Nanos(0));
     *entry.value_mut() = 7;
-    assert!(entry.move_deadline(Nanos(20)) && !entry.move_deadline(Nanos(19)) && !entry.is_assured());
+    assert!(entry.move_deadline(Nanos(20)) && !entry.move_deadline(Nanos(19)) && !entry.is_protected());
     assert_eq!((*table.value(slot), table.deadline(slot)), (7, Nanos(20)));
-    table.assure(slot);
-    assert!(table.entry(slot, Nanos(0)).is_assured());
+    table.protect(slot);
+    assert!(table.entry(slot, Nanos(0)).is_protected());
     assert!(table.entry(slot, Nanos(0)).move_deadline(Nanos::NEVER));
-    assert_eq!((table.deadline(slot), table.is_assured(slot)), (Nanos::NEVER, true));
+    assert_eq!((table.deadline(slot), table.is_protected(slot)), (Nanos::NEVER, true));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_removed_flow_is_not_touched() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
     table.remove(slot);
-    table.assure(slot);
+    table.protect(slot);
     table.touch(slot, Nanos(1));
 }
 

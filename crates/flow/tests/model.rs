@@ -105,7 +105,7 @@ struct Flow {
     slot: Slot,
     value: u64,
     deadline: Nanos,
-    assured: bool,
+    protected: bool,
     /// It was armed with a deadline that had already passed, so it comes whenever it is found.
     backdated: bool,
 }
@@ -154,12 +154,12 @@ impl<const BITS: u32> Model<BITS> {
                 if let Some(flow) = self.flows.get(&key) {
                     let slot = flow.slot;
                     self.pass_on(key);
-                    self.table.assure(slot);
-                    self.flows.entry(key).and_modify(|flow| flow.assured = true);
+                    self.table.protect(slot);
+                    self.flows.entry(key).and_modify(|flow| flow.protected = true);
                 }
             }
             Step::Evict => {
-                if let Some(slot) = self.oldest_unassured() {
+                if let Some(slot) = self.oldest_unprotected() {
                     self.remove(self.table.key(slot).0);
                 }
             }
@@ -189,29 +189,29 @@ impl<const BITS: u32> Model<BITS> {
         assert!(!full);
         let deadline = representable(deadline);
         let backdated = deadline <= self.now;
-        self.flows.insert(key, Flow { slot, value, deadline, assured: false, backdated });
+        self.flows.insert(key, Flow { slot, value, deadline, protected: false, backdated });
         self.high_water = self.high_water.max(self.flows.len());
     }
 
     /// Of those that nobody has answered, the first one from the hand on, going round. Where the hand goes under an index that says itself
     /// where flows lie is nobody's business.
-    fn oldest_unassured(&self) -> Option<Slot> {
-        let unassured = self.flows.values().filter(|flow| !flow.assured).map(|flow| flow.slot);
-        let oldest = self.table.oldest_unassured();
+    fn oldest_unprotected(&self) -> Option<Slot> {
+        let unprotected = self.flows.values().filter(|flow| !flow.protected).map(|flow| flow.slot);
+        let oldest = self.table.oldest_unprotected();
         if self.kind == IndexKind::Tagged {
-            let found = unassured.clone().find(|slot| Some(*slot) == oldest);
-            assert_eq!((found.is_none(), oldest), (unassured.count() == 0, found));
+            let found = unprotected.clone().find(|slot| Some(*slot) == oldest);
+            assert_eq!((found.is_none(), oldest), (unprotected.count() == 0, found));
         } else {
-            assert_eq!(oldest, unassured.min_by_key(|slot| (slot.index() < self.clock_hand, slot.index())));
+            assert_eq!(oldest, unprotected.min_by_key(|slot| (slot.index() < self.clock_hand, slot.index())));
         }
         oldest
     }
 
     /// The flow won't make room any more: the hand goes on if it stands there, or if the table is full and that one was next.
     fn pass_on(&mut self, key: u32) {
-        let Flow { slot, assured, .. } = self.flows[&key];
-        let is_next = self.table.is_full() && self.oldest_unassured() == Some(slot);
-        if !assured && (slot.index() == self.clock_hand || is_next) {
+        let Flow { slot, protected, .. } = self.flows[&key];
+        let is_next = self.table.is_full() && self.oldest_unprotected() == Some(slot);
+        if !protected && (slot.index() == self.clock_hand || is_next) {
             self.clock_hand = (slot.index() + 1) % self.table.slots();
         }
     }
@@ -220,7 +220,7 @@ impl<const BITS: u32> Model<BITS> {
     fn victims(&self, key: u32) {
         let hash = self.table.hash(&Number(key));
         assert_eq!(self.table.victim(Eviction::None, hash), None);
-        let oldest = self.oldest_unassured();
+        let oldest = self.oldest_unprotected();
         assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), oldest);
         if let Some(slot) = self.table.overdue(self.now) {
             assert!(self.ageing == Ageing::Wheel && self.flows[&self.table.key(slot).0].deadline <= self.now);
@@ -353,7 +353,7 @@ impl<const BITS: u32> Model<BITS> {
             if let (Some(slot), Some(flow)) = (slot, flow) {
                 assert_eq!(*self.table.value(slot), flow.value);
                 assert_eq!(self.table.deadline(slot), flow.deadline);
-                assert_eq!(self.table.is_assured(slot), flow.assured);
+                assert_eq!(self.table.is_protected(slot), flow.protected);
             }
         }
         let mut listed: Vec<_> = self.table.iter().map(|(key, value, deadline)| (key.0, *value, deadline)).collect();

@@ -73,7 +73,7 @@ impl Guarding for Locking {
     ) -> Option<Option<N::Flow>> {
         let mut flow = entry.value;
         let (verdict, Effects { deadline, close, assured }) = step.packet(&mut flow, now);
-        let granted = !close && (entry.assured || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
+        let granted = !close && (entry.protected || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
         if !granted {
             return None;
         }
@@ -107,7 +107,7 @@ impl Guarding for Adding {
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
         let granted =
-            !close && (entry.assured || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
+            !close && (entry.protected || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
         // Of this only the answer is looked at, and by debug builds the outcome.
         let mut added = entry.value;
         let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
@@ -461,7 +461,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             if let Some(deadline) = effects.deadline {
                 entry.set_deadline(deadline);
             }
-            entry.assured |= effects.assured;
+            entry.protected |= effects.assured;
             self.moment.commit(now);
             match effects.close {
                 true => ((Found::Closed(verdict), now), Fate::Goes),

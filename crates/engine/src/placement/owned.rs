@@ -97,7 +97,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         ledger: &mut Ledger,
     ) -> Option<Carried<N>> {
         let slot = self.table.find(key, hash)?;
-        let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
+        let (deadline, assured) = (self.table.deadline(slot), self.table.is_protected(slot));
         let source = ledger.sources.as_mut().and_then(|sources| {
             let origin = self.origins[slot.index()];
             let source = sources.source(origin);
@@ -122,7 +122,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
             return;
         };
         if assured {
-            self.table.assure(slot);
+            self.table.protect(slot);
         }
         if let Some(sources) = &mut ledger.sources {
             self.origins[slot.index()] = sources.take_in(source);
@@ -148,7 +148,7 @@ impl<K: Key, V: Copy + Send + 'static> Owned<'_, K, V> {
             self.flows.table.touch(slot, deadline);
         }
         if effects.assured {
-            self.flows.table.assure(slot);
+            self.flows.table.protect(slot);
         }
     }
 }
@@ -206,7 +206,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
         let Opening { flow, deadline, assured } = opening;
         let slot = self.flows.table.insert(key, hash, flow, deadline, now)?;
         if assured {
-            self.flows.table.assure(slot);
+            self.flows.table.protect(slot);
         }
         Some(slot)
     }

@@ -291,7 +291,7 @@ fn packet<N: NetworkFunction, K: Key>(
     let Effects { deadline, close, assured } = cx.effects();
     // Tested right after the handler: the common path then pays one branch for rare effects.
     let ordinary = match deadline {
-        Some(deadline) if !(close || assured && !entry.is_assured()) => Some(deadline),
+        Some(deadline) if !(close || assured && !entry.is_protected()) => Some(deadline),
         _ => None,
     };
     let Some(deadline) = ordinary else {

@@ -437,6 +437,6 @@ fn packet<N: Function, K: Key>(
     settle(&verdict);
     let Effects { deadline, close, assured } = asked;
     let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
-    let granted = moved && !close && (!assured || entry.is_assured());
+    let granted = moved && !close && (!assured || entry.is_protected());
     (!granted).then_some(Effects { deadline, close, assured })
 }

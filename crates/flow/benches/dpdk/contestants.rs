@@ -265,7 +265,7 @@ impl<V: State, I: Index> Aged for Burst<V, I> {
                     self.table.remove(slot);
                 }
                 if self.table.is_full()
-                    && let Some(slot) = self.table.oldest_unassured()
+                    && let Some(slot) = self.table.oldest_unprotected()
                 {
                     self.table.remove(slot);
                     evicted += 1;

@@ -97,7 +97,7 @@ struct Body<K, V> {
     value: V,
     written: Nanos,
     deadline: Nanos,
-    assured: bool,
+    protected: bool,
 }
 
 // SAFETY: a body is written by whoever holds the stripe, while the word is closed and no core that may have found it open is
@@ -114,10 +114,10 @@ impl<K: Copy, V: Copy> Body<K, V> {
     /// The same, of a word that can be added to.
     #[inline(always)]
     fn entry(&self, word: u64) -> Entry<K, V, Sum> {
-        let Self { key, value, written, deadline, assured } = *self;
+        let Self { key, value, written, deadline, protected } = *self;
         let since = since(word);
         let [now, deadline] = [written, deadline].map(|time| Nanos(time.0.wrapping_add(since.0)));
-        Entry { key, deadline, now, value, sum: sum(word), assured }
+        Entry { key, deadline, now, value, sum: sum(word), protected }
     }
 }
 
@@ -193,7 +193,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
         let decided = match fate {
             Fate::Stays => {
                 drop(closed);
-                Decided::Here(entry.deadline, entry.assured)
+                Decided::Here(entry.deadline, entry.protected)
             }
             Fate::Changes => {
                 mem::forget(closed);
@@ -208,11 +208,11 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
     }
 
     fn put(&self, entry: Entry<K, V, Sum>) {
-        let Entry { key, deadline, now, value, sum, assured } = entry;
+        let Entry { key, deadline, now, value, sum, protected } = entry;
         self.body.with_mut(|body| {
             // SAFETY: the place was taken from the circle, so no core is in a burst in which it may have found it open, and the
             // stripe's lock keeps all others away.
-            unsafe { (*body).write(Body { key, value, written: now, deadline, assured }) };
+            unsafe { (*body).write(Body { key, value, written: now, deadline, protected }) };
         });
         // What is counted on from here doesn't come to where deadlines end.
         let counts = deadline + Nanos(1 << 32) != Nanos::NEVER;

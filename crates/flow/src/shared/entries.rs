@@ -127,7 +127,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
 
     /// Works on the key's entry without the stripe's lock, if it is found so and the guard can grant what `work` does to it; what
     /// `work` returns. `None` of the search proves nothing: [`stripe`](Self::stripe) does. `work` must not make the deadline
-    /// earlier, nor a flow assured, and where it returns `None` it must have done nothing.
+    /// earlier, nor a flow protected, and where it returns `None` it must have done nothing.
     ///
     /// # Panics
     /// When the core may not step: it has not [entered](StepPermit::enter), or its pass is for another table.
@@ -235,15 +235,15 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate)) -> T {
         let place = self.ledger.places.of(slot.index());
         let (result, decided) = self.cells[place].decide(work);
-        let (deadline, assured) = match decided {
-            Decided::Here(deadline, assured) => (deadline, assured),
+        let (deadline, protected) = match decided {
+            Decided::Here(deadline, protected) => (deadline, protected),
             Decided::Moves(entry) => {
                 let Ledger { table, places, .. } = &mut *self.ledger;
                 places.give(slot.index(), self.epochs);
                 let to = places.take(slot.index(), self.epochs);
                 self.cells[to].put(entry);
                 self.signposts.redirect(self.part, table.hash(&entry.key), place as u32, to as u32);
-                (entry.deadline, entry.assured)
+                (entry.deadline, entry.protected)
             }
             Decided::Gone => {
                 let Ledger { table, places, .. } = &mut *self.ledger;
@@ -254,7 +254,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
                 return result;
             }
         };
-        self.tell(slot, deadline, assured);
+        self.tell(slot, deadline, protected);
         result
     }
 
@@ -264,15 +264,15 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
         key: K,
         hash: u64,
         (value, deadline, now): (V, Nanos, Nanos),
-        assured: bool,
+        protected: bool,
     ) -> Option<Slot> {
         let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured };
+        let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), protected };
         let place = self.ledger.places.take(slot.index(), self.epochs);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
-        if assured {
-            self.ledger.table.assure(slot);
+        if protected {
+            self.ledger.table.protect(slot);
         }
         Some(slot)
     }
@@ -349,10 +349,10 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     }
 
     /// Tells the table what has become of a flow.
-    fn tell(&mut self, slot: Slot, deadline: Nanos, assured: bool) {
+    fn tell(&mut self, slot: Slot, deadline: Nanos, protected: bool) {
         self.ledger.table.touch(slot, deadline);
-        if assured {
-            self.ledger.table.assure(slot);
+        if protected {
+            self.ledger.table.protect(slot);
         }
     }
 }
@@ -547,7 +547,7 @@ mod tests {
             table.stripe(key.hash(0), |stripe| stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), true));
         assert!(again.is_some(), "its place is free");
         let seen =
-            table.step(&(), &key, key.hash(0), Hint::NOWHERE, |entry| Some((entry.value, entry.now, entry.assured)));
+            table.step(&(), &key, key.hash(0), Hint::NOWHERE, |entry| Some((entry.value, entry.now, entry.protected)));
         assert_eq!(seen, Some((5, Nanos(3), true)));
     }
 

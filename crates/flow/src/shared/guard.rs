@@ -35,7 +35,7 @@ pub struct Entry<K, V, S = ()> {
     /// What steps have added to the value.
     pub sum: S,
     /// Whether the flow has been answered: it doesn't make room for others any more.
-    pub assured: bool,
+    pub protected: bool,
 }
 
 impl<K, V, S> Entry<K, V, S> {
@@ -175,7 +175,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, ()> for Locked<K, V> {
             let entry = place.as_mut().expect("the table knows the entry");
             let (result, fate) = work(entry);
             let decided = match fate {
-                Fate::Stays | Fate::Changes => Decided::Here(entry.deadline, entry.assured),
+                Fate::Stays | Fate::Changes => Decided::Here(entry.deadline, entry.protected),
                 Fate::Goes => {
                     *place = None;
                     Decided::Gone
