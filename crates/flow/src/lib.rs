@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 mod blocks;
+mod eviction_candidates;
 mod hashes;
 pub mod index;
 mod memory;
@@ -18,7 +19,7 @@ pub mod shared;
 mod slab;
 mod table;
 mod tags;
-mod unanswered;
+
 mod wheel;
 
 pub use index::Index;

@@ -11,7 +11,7 @@ use crate::index::{CuckooPp, Index};
 use crate::memory::Filling;
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Hot, Slab, told};
-use crate::unanswered::{Round, Unanswered};
+use crate::eviction_candidates::{EvictionCandidates, SweepOrder};
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
@@ -42,7 +42,7 @@ pub struct Table<K, V, I = CuckooPp> {
     scan_cursor: u32,
     /// With how many flows the index gets its next huge page.
     collapse_at: u32,
-    unanswered: Unanswered,
+    candidates: EvictionCandidates,
     seed: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Entry<'a, K, V> {
     slot: Slot,
     /// The packet's time.
     present: Nanos,
-    unanswered: &'a Unanswered,
+    candidates: &'a EvictionCandidates,
 }
 
 impl<K, V> Entry<'_, K, V> {
@@ -104,7 +104,7 @@ impl<K, V> Entry<'_, K, V> {
     #[inline(always)]
     #[must_use]
     pub fn is_protected(&self) -> bool {
-        !self.unanswered.contains(self.slot.0)
+        !self.candidates.contains(self.slot.0)
     }
 
     /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from the packet's time.
@@ -170,9 +170,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let slots = if index.assigns() { index.places() } else { capacity };
         let slots = if capacity == 0 { 0 } else { slots };
         let (aged, aged_slots) = if ageing == Ageing::Wheel { (capacity, slots) } else { (0, 0) };
-        let (filling, round) = match index.assigns() {
-            true => (Filling::Whole, Round::Spread),
-            false => (Filling::InOrder, Round::InTurn),
+        let (filling, order) = match index.assigns() {
+            true => (Filling::Whole, SweepOrder::GoldenRatio),
+            false => (Filling::InOrder, SweepOrder::Sequential),
         };
         let mut wheel = Wheel::new(aged, aged_slots, filling);
         if ageing == Ageing::Scan {
@@ -180,7 +180,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         Self {
             slab: Slab::new(slots, filling),
-            unanswered: Unanswered::new(slots, round),
+            candidates: EvictionCandidates::new(slots, order),
             index,
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
@@ -241,13 +241,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline(always)]
     pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
         let hot = self.slab.alive(hint.0, key, now)?;
-        Some(Entry { hot, slot: Slot(hint.0), present: now, unanswered: &self.unanswered })
+        Some(Entry { hot, slot: Slot(hint.0), present: now, candidates: &self.candidates })
     }
 
     /// The flow at the slot, for several accesses in a row at the time `now`.
     #[inline(always)]
     pub fn entry(&mut self, slot: Slot, now: Nanos) -> Entry<'_, K, V> {
-        Entry { hot: self.slab.hot_mut(slot.0), slot, present: now, unanswered: &self.unanswered }
+        Entry { hot: self.slab.hot_mut(slot.0), slot, present: now, candidates: &self.candidates }
     }
 
     /// The key's flow, whether or not its deadline has passed.
@@ -293,7 +293,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[must_use]
     pub fn is_protected(&self, slot: Slot) -> bool {
         self.slab.check_live(slot.0);
-        !self.unanswered.contains(slot.0)
+        !self.candidates.contains(slot.0)
     }
 
     /// Adds a flow whose key is not in the table; `None` when there is no room. `hash` is the key's, `now` the packet's
@@ -314,7 +314,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             self.wheel.follow(now);
             self.wheel.arm(slot, told(deadline), now);
         }
-        self.unanswered.insert(slot);
+        self.candidates.insert(slot);
         if self.slab.high_water() >= self.collapse_at {
             self.collapse_next();
         }
@@ -342,8 +342,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let was_in = self.index.remove(hash, at);
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(at);
-        if self.unanswered.contains(at) {
-            self.unanswered.remove(at, self.is_full());
+        if self.candidates.contains(at) {
+            self.candidates.remove(at, self.is_full());
         }
         self.slab.give(at, !self.index.assigns());
         value
@@ -372,7 +372,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline]
     pub fn protect(&mut self, slot: Slot) {
         if !self.is_protected(slot) {
-            self.unanswered.remove(slot.0, self.is_full());
+            self.candidates.remove(slot.0, self.is_full());
         }
     }
 
@@ -382,7 +382,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline]
     #[must_use]
     pub fn oldest_unprotected(&self) -> Option<Slot> {
-        let slot = self.unanswered.first()?;
+        let slot = self.candidates.first()?;
         self.prefetch_followers(slot);
         Some(Slot(slot))
     }
@@ -517,9 +517,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// the call before brought, the part of the index.
     #[inline]
     fn prefetch_followers(&self, slot: u32) {
-        let Some(first) = self.unanswered.behind(slot) else { return };
+        let Some(first) = self.candidates.behind(slot) else { return };
         self.index.prefetch(self.hash(self.slab.key(first)));
-        let Some(second) = self.unanswered.behind(first) else { return };
+        let Some(second) = self.candidates.behind(first) else { return };
         self.slab.prefetch(second);
         self.wheel.prefetch_position(second);
     }
@@ -590,7 +590,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             + self.slab.bytes()
             + self.index.bytes()
             + self.wheel.bytes()
-            + self.unanswered.bytes()
+            + self.candidates.bytes()
             + self.hashes.bytes()
     }
 

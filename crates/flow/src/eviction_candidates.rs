@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use locality::pages;
 
-pub(crate) struct Unanswered {
+pub(crate) struct EvictionCandidates {
     /// A bit for each slot.
     lowest: Box<[u64]>,
     /// The levels above, the lower first; the highest has one word.
@@ -25,12 +25,12 @@ pub(crate) struct Unanswered {
 
 /// How the hand goes round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum SweepOrder {
     /// From slot to slot, where a new flow takes the place that was left last: so it has its turn a whole round later.
-    InTurn,
+    Sequential,
     /// To and fro by the golden section, where hashes say which slot a flow takes: a hand that went in turn would leave room behind it
     /// and none ahead.
-    Spread,
+    GoldenRatio,
 }
 
 /// The golden section as a fraction of 2^32.
@@ -39,12 +39,12 @@ const GOLDEN: u64 = 0x9e37_79b9;
 /// larger a gap is the more often the one behind it goes.
 const MISSES_MAX: usize = 64;
 
-impl Unanswered {
+impl EvictionCandidates {
     /// None of so many slots.
-    pub(crate) fn new(slots: usize, round: Round) -> Self {
-        let stride = match round {
-            Round::InTurn => 1,
-            Round::Spread => spread(slots as u32),
+    pub(crate) fn new(slots: usize, order: SweepOrder) -> Self {
+        let stride = match order {
+            SweepOrder::Sequential => 1,
+            SweepOrder::GoldenRatio => spread(slots as u32),
         };
         let level = |bits: usize| {
             let words: Box<[u64]> = vec![0; bits.div_ceil(64).max(1)].into();
@@ -191,15 +191,15 @@ mod tests {
     #[test]
     fn the_hand_finds_whom_a_set_finds() {
         let large = if cfg!(miri) { 5000 } else { 300_000 };
-        let rounds = [1, 63, 64, 65, 4096, 4097, large]
+        let cases = [1, 63, 64, 65, 4096, 4097, large]
             .into_iter()
-            .flat_map(|slots| [(slots, Round::InTurn), (slots, Round::Spread)]);
-        for (slots, round) in rounds {
-            let mut bits = Unanswered::new(slots as usize, round);
+            .flat_map(|slots| [(slots, SweepOrder::Sequential), (slots, SweepOrder::GoldenRatio)]);
+        for (slots, order) in cases {
+            let mut bits = EvictionCandidates::new(slots as usize, order);
             let stride = bits.stride;
             let on = |slot: u32| (slot + stride) % slots;
             let next = |set: &BTreeSet<u32>, from: u32| {
-                let tries = if round == Round::InTurn { 0 } else { MISSES_MAX };
+                let tries = if order == SweepOrder::Sequential { 0 } else { MISSES_MAX };
                 let tried: Vec<_> = core::iter::successors(Some(from), |slot| Some(on(*slot))).take(tries).collect();
                 let from = tried.last().map_or(from, |last| on(*last));
                 let hit = tried.into_iter().find(|slot| set.contains(slot));
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn of_no_slots_none_goes() {
-        let none = Unanswered::new(0, Round::InTurn);
+        let none = EvictionCandidates::new(0, SweepOrder::Sequential);
         assert_eq!((none.first(), none.bytes()), (None, 8));
     }
 
     /// Whoever takes the place of the one that went is the last to go.
     #[test]
     fn a_flood_goes_in_the_order_of_its_arrival() {
-        let mut bits = Unanswered::new(100, Round::InTurn);
+        let mut bits = EvictionCandidates::new(100, SweepOrder::Sequential);
         (0..100).for_each(|slot| bits.insert(slot));
         [3, 4, 70].iter().for_each(|answered| bits.remove(*answered, false));
         for round in 0..3 {
