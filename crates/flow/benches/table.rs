@@ -220,7 +220,7 @@ fn bursts<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, queries: &[K],
         }
         let now = Nanos(*now);
         for ((hash, hint), key) in hashes.iter().zip(&hints).zip(burst) {
-            let near = table.entry_near(key, *hint, now).map(|entry| entry.slot());
+            let near = table.entry_at_hint(key, *hint, now).map(|entry| entry.slot());
             sum = sum.wrapping_add(visit(table, near.or_else(|| table.find(key, *hash)), now));
         }
     }

@@ -44,15 +44,15 @@ pub trait Index: Send + Sync + 'static {
     /// Brings near what a look-up reads first.
     fn prefetch(&self, hash: u64);
 
-    /// The slot that is probably the one under `hash`; it and all others that may be are shown to `near`. `None` where nobody is
+    /// The slot that is probably the one under `hash`; it and all others that may be are shown to `prefetch_slot`. `None` where nobody is
     /// under this hash.
-    fn guess(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32>;
+    fn guess(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32>;
 
     /// The same for hashes of which nothing foretells whether somebody is there: without a branch by that, where the design can. One slot
-    /// more may be shown to `near`. Where somebody mostly is, this is slower.
+    /// more may be shown to `prefetch_slot`. Where somebody mostly is, this is slower.
     #[inline(always)]
-    fn guess_any(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        self.guess(hash, near)
+    fn guess_any(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
+        self.guess(hash, prefetch_slot)
     }
 
     /// The slot under `hash` that `is_it` accepts.

@@ -69,9 +69,9 @@ pub trait SharedTable<K: Key, V: Copy>: Send + Sync + Sized + 'static {
     /// Takes a flow out; its value.
     fn remove(&self, key: &K, hash: u64, now: Nanos) -> Option<V>;
 
-    /// Does one bounded unit of the work of ageing; how many dead flows it took away. `near` says where, in tables that have
+    /// Does one bounded unit of the work of ageing; how many dead flows it took away. `hash` says where, in tables that have
     /// parts: a packet's hash ages what its operation has brought near already, and numbers that are spread evenly age all.
-    fn reclaim(&self, near: u64, now: Nanos) -> usize;
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize;
 
     /// How many flows there are, dead ones among them that nobody has taken away. It may walk the whole table, and is a
     /// guess while others write.

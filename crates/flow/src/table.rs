@@ -17,7 +17,7 @@ use crate::wheel::Wheel;
 /// Flows by key, bounded in number, with deadlines in packet time.
 ///
 /// A packet's way through the table, best taken by a burst of packets stage by stage: [`hash`](Self::hash) and
-/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`entry_near`](Self::entry_near), and
+/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`entry_at_hint`](Self::entry_at_hint), and
 /// where that doesn't know, [`find`](Self::find) and the accessors of the [`Slot`] that it found.
 ///
 /// Expiry is the caller's: a flow whose deadline has passed is found like any other until it is removed, so the caller
@@ -62,8 +62,8 @@ pub struct Plan<C = ()> {
 }
 
 /// How large what is used of a table's parts is at most, if it stays in the second-level cache beside all else that a core reads.
-const NEAR_INDEX_BYTES: usize = 128 * 1024;
-const NEAR_SLAB_BYTES: usize = 512 * 1024;
+const L2_INDEX_BYTES: usize = 128 * 1024;
+const L2_SLAB_BYTES: usize = 512 * 1024;
 
 /// How often eviction looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
@@ -208,23 +208,23 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     }
 
     /// Brings the entry near that [`find`](Self::find) will look at, and says which it is, for
-    /// [`entry_near`](Self::entry_near). The index should be near by now.
+    /// [`entry_at_hint`](Self::entry_at_hint). The index should be near by now.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         self.prefetch_entry_as::<false, false>(hash)
     }
 
     /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. In a
-    /// table that [is `NEAR`](Self::fits_l2) as a whole it says where the entry is and asks for nothing: what is looked for in the
+    /// table that [is `FITS_L2`](Self::fits_l2) as a whole it says where the entry is and asks for nothing: what is looked for in the
     /// first-level cache ahead of time costs more there than loads that overlap with others.
     #[inline(always)]
-    pub fn prefetch_entry_as<const ANY: bool, const NEAR: bool>(&self, hash: u64) -> Hint {
-        let near = |slot| {
-            if !NEAR {
+    pub fn prefetch_entry_as<const ANY: bool, const FITS_L2: bool>(&self, hash: u64) -> Hint {
+        let prefetch_slot = |slot| {
+            if !FITS_L2 {
                 self.slab.prefetch(slot);
             }
         };
-        let guess = if ANY { self.index.guess_any(hash, near) } else { self.index.guess(hash, near) };
+        let guess = if ANY { self.index.guess_any(hash, prefetch_slot) } else { self.index.guess(hash, prefetch_slot) };
         guess.map_or(Hint::absent(self.came), Hint)
     }
 
@@ -239,7 +239,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// The key's flow, if it is where the hint says, which may be out of date, and its deadline is later than `now`:
     /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
     #[inline(always)]
-    pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
+    pub fn entry_at_hint(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
         let hot = self.slab.alive(hint.0, key, now)?;
         Some(Entry { hot, slot: Slot(hint.0), present: now, candidates: &self.candidates })
     }
@@ -456,7 +456,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// A flow whose deadline has passed among those that lie where a new one with this hash would go: what lazy deletion
     /// takes away on a new flow's arrival.
     #[must_use]
-    pub fn dead_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
+    pub fn expired_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
         let mut dead = None;
         self.index.neighbours(hash, |slot| {
             if dead.is_none() && self.slab.is_dead(slot, now) {
@@ -471,8 +471,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
             Eviction::OldestUnanswered => self.oldest_unprotected(),
-            Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),
-            Eviction::Random => self.elsewhere(hash, Self::random_near),
+            Eviction::LeastRecent => self.soonest_neighbour(hash).or_else(|| self.elsewhere(hash, Self::soonest_neighbour)),
+            Eviction::Random => self.elsewhere(hash, Self::random_neighbour),
             Eviction::None => None,
         }
     }
@@ -486,7 +486,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         })
     }
 
-    fn soonest_near(&self, hash: u64) -> Option<Slot> {
+    fn soonest_neighbour(&self, hash: u64) -> Option<Slot> {
         let mut soonest: Option<(Nanos, Slot)> = None;
         self.index.neighbours(hash, |slot| {
             if self.slab.is_live(slot) {
@@ -499,7 +499,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         soonest.map(|(_, slot)| slot)
     }
 
-    fn random_near(&self, hash: u64) -> Option<Slot> {
+    fn random_neighbour(&self, hash: u64) -> Option<Slot> {
         let mut count = 0;
         self.index.neighbours(hash, |_| count += 1);
         let chosen = (hash as u32).checked_rem(count)?;
@@ -600,7 +600,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn fits_l2(&self) -> bool {
         // In an index that is larger, each flow may have a line of its own.
         let index = self.index.bytes().min(self.len() * CACHE_LINE);
-        index <= NEAR_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= NEAR_SLAB_BYTES
+        index <= L2_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= L2_SLAB_BYTES
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

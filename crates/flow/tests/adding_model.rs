@@ -149,7 +149,7 @@ fn expiry() {
     };
     let buried = table.stripe(A.0, |stripe| {
         let slot = stripe.find(&A, A.0).expect("it is there");
-        stripe.bury(slot, Nanos(60))
+        stripe.remove_expired(slot, Nanos(60))
     });
     let stepped = core.join().expect("no thread panics");
     assert!(stepped.is_none() || buried.is_none(), "a step moved the deadline, and the flow ended by the old one");

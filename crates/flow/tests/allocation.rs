@@ -48,7 +48,7 @@ fn nothing_is_allocated_after_the_start() {
         let hash = table.hash(&key);
         table.prefetch(hash);
         let hint = table.prefetch_entry(hash);
-        assert!(table.entry_near(&key, hint, now).is_none() && table.find(&key, hash).is_none());
+        assert!(table.entry_at_hint(&key, hint, now).is_none() && table.find(&key, hash).is_none());
         while let Some(slot) = table.reclaim(now) {
             table.remove(slot);
         }

@@ -82,7 +82,7 @@ fn a_table_without_room_does_nothing() {
     table.prefetch(hash);
     let hint = table.prefetch_entry(hash);
     assert_eq!(table.find(&host(1), hash), None);
-    assert!(table.entry_near(&host(1), hint, Nanos(0)).is_none());
+    assert!(table.entry_at_hint(&host(1), hint, Nanos(0)).is_none());
     assert_eq!(table.reclaim(Nanos::NEVER), None);
     assert_eq!(table.oldest_unprotected(), None);
     assert_eq!(table.iter().count(), 0);
@@ -281,7 +281,7 @@ fn a_hint_may_be_out_of_date() {
 
 /// Where host 1 is, by the hint.
 fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
-    table.entry_near(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
+    table.entry_at_hint(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
 }
 
 /// Behind the wheel's horizon a deadline moves to and fro by a store, and is met to the tick all the same.

@@ -240,7 +240,7 @@ impl<const BITS: u32> Model<BITS> {
     /// Lazy deletion takes the dead alone.
     fn collide(&mut self, key: u32) {
         let hash = self.table.hash(&Number(key));
-        while let Some(slot) = self.table.dead_near(hash, self.now) {
+        while let Some(slot) = self.table.expired_near(hash, self.now) {
             let key = self.table.key(slot).0;
             assert!(self.flows[&key].deadline <= self.now);
             self.remove(key);

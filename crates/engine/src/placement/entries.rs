@@ -566,7 +566,7 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
     }
 
     fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {
-        self.stripe.bury_near(hash, now).map(|taken| self.taken(taken))
+        self.stripe.remove_expired_near(hash, now).map(|taken| self.taken(taken))
     }
 
     fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {

@@ -186,7 +186,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
     }
 
     fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
-        self.flows.table.dead_near(hash, now).map(|slot| self.ending(slot))
+        self.flows.table.expired_near(hash, now).map(|slot| self.ending(slot))
     }
 
     fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
@@ -194,7 +194,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
         let OwnedTable { table, .. } = &*self.flows;
         let victim = table.overdue(now).or_else(|| table.victim(eviction, hash));
         // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
-        let dead = || table.dead_near(hash, now).filter(|_| ageing != Ageing::Wheel);
+        let dead = || table.expired_near(hash, now).filter(|_| ageing != Ageing::Wheel);
         victim.or_else(dead).map(|slot| self.ending(slot))
     }
 

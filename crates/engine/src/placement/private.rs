@@ -200,7 +200,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             lane.spill_to_memory(|lane| self.end(slot, lane, End::Expired));
         }
-        let Some(entry) = self.flows.table.entry_near(&key, lane.hint, lane.now) else {
+        let Some(entry) = self.flows.table.entry_at_hint(&key, lane.hint, lane.now) else {
             let is_absent = self.flows.table.is_absent(lane.hint);
             if is_absent && (lane.replayed || N::Speed::SELECTIVE) && N::Speed::refuses(self.nf, lane.meta) {
                 // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
@@ -240,7 +240,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         if self.flows.table.is_due(last.now) {
             return false;
         }
-        let Some(mut entry) = self.flows.table.entry_near(key, last.hint, last.now) else { return false };
+        let Some(mut entry) = self.flows.table.entry_at_hint(key, last.hint, last.now) else { return false };
         let mut cx = Context::new(self.shared, LocalTx::default(), last.now, last.seq);
         if !always(N::Speed::fold(self.nf, &mut cx, entry.value_mut(), last.meta, count, first)) {
             return false;

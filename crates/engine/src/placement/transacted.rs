@@ -381,7 +381,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
             self.lifecycle().end_at(slot, lane, End::Expired);
         }
         // Looked for where its hint says, then everywhere.
-        let slot = match self.flows.table.entry_near(&key, lane.hint, lane.now) {
+        let slot = match self.flows.table.entry_at_hint(&key, lane.hint, lane.now) {
             Some(entry) => entry.slot(),
             None => match self.lifecycle().alive(&key, lane) {
                 Some(slot) => slot,

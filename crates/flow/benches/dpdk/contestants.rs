@@ -234,7 +234,7 @@ impl<V: State, I: Index> Flows for Burst<V, I> {
             let hashes = self.hash(burst);
             let hints = self.hints(&hashes[..burst.len()]);
             for ((key, hash), hint) in burst.iter().zip(hashes).zip(hints) {
-                let word = match self.table.entry_near(key, hint, self.now) {
+                let word = match self.table.entry_at_hint(key, hint, self.now) {
                     Some(mut entry) => Some(entry.value_mut().word()),
                     None => self.table.find(key, hash).map(|slot| self.table.value(slot).word()),
                 };

@@ -86,8 +86,8 @@ impl AnyIndex {
     }
 
     #[inline(never)]
-    fn guess_other(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        each!(self, index => index.guess(hash, near))
+    fn guess_other(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
+        each!(self, index => index.guess(hash, prefetch_slot))
     }
 }
 
@@ -138,18 +138,18 @@ impl Index for AnyIndex {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         match self {
-            Self::CuckooPp(index) => index.guess(hash, near),
-            _ => self.guess_other(hash, near),
+            Self::CuckooPp(index) => index.guess(hash, prefetch_slot),
+            _ => self.guess_other(hash, prefetch_slot),
         }
     }
 
     #[inline(always)]
-    fn guess_any(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+    fn guess_any(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         match self {
-            Self::CuckooPp(index) => index.guess_any(hash, near),
-            _ => self.guess_other(hash, near),
+            Self::CuckooPp(index) => index.guess_any(hash, prefetch_slot),
+            _ => self.guess_other(hash, prefetch_slot),
         }
     }
 

@@ -96,10 +96,10 @@ impl Index for Chaining {
 
     /// The first of the chain, unread: its node and its entry are asked for together, for nothing else can be ahead of time.
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let first = self.head(self.chain(hash)).checked_sub(1)?;
         prefetch::address(self.nodes.base().as_ptr().wrapping_add(first as usize * size_of::<Node>()));
-        near(first);
+        prefetch_slot(first);
         Some(first)
     }
 

@@ -84,10 +84,10 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
-        let guess = first.guess(first.head.matches(tag) & PLACES, &mut near);
+        let guess = first.guess(first.head.matches(tag) & PLACES, &mut prefetch_slot);
         if guess.is_some() {
             return guess;
         }
@@ -96,22 +96,22 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
             return None;
         }
         let second = self.bucket(self.other(bucket, tag));
-        second.guess(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut near)
+        second.guess(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut prefetch_slot)
     }
 
     #[inline(always)]
-    fn guess_any(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess_any(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
         let mask = first.head.matches(tag) & PLACES;
         let strays = if NOTES { u32::from(first.strays()) } else { 1 };
         let others = mask & mask.wrapping_sub(1);
         if others | if mask == 0 { strays } else { 0 } != 0 {
-            return self.guess_apart(hash, near);
+            return self.guess_apart(hash, prefetch_slot);
         }
         // Where there is none, whoever is at the last place.
         let guess = first.slot(mask | 1 << (WIDTH - 1));
-        near(guess);
+        prefetch_slot(guess);
         (mask != 0).then_some(guess)
     }
 
@@ -192,8 +192,8 @@ impl<const NOTES: bool> Buckets<NOTES> {
 
     /// The guess where several may be it, or where some with this home have gone to their second bucket.
     #[inline(never)]
-    fn guess_apart(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        self.guess(hash, near)
+    fn guess_apart(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
+        self.guess(hash, prefetch_slot)
     }
 
     #[cold]
@@ -311,21 +311,21 @@ impl Bucket {
         None
     }
 
-    /// The first of the entries at the places in `mask`, all of which are shown to `near`.
+    /// The first of the entries at the places in `mask`, all of which are shown to `prefetch_slot`.
     #[inline(always)]
-    fn guess(&self, mask: u32, near: &mut impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, mask: u32, prefetch_slot: &mut impl FnMut(u32)) -> Option<u32> {
         if mask == 0 {
             return None;
         }
         let guess = self.slot(mask);
-        near(guess);
+        prefetch_slot(guess);
         let mut others = mask & (mask - 1);
         // Told how often at most, compilers leave it out where nothing is done with what it shows.
         for _ in 1..WIDTH {
             if others == 0 {
                 break;
             }
-            near(self.slot(others));
+            prefetch_slot(self.slot(others));
             others &= others - 1;
         }
         Some(guess)

@@ -114,9 +114,9 @@ impl Index for Hopscotch {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         self.search(hash, |entry| {
-            near(entry);
+            prefetch_slot(entry);
             true
         })
     }

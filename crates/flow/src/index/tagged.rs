@@ -123,7 +123,7 @@ impl Index for Tagged {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let (home, tag) = (self.home(hash), tag_of(hash));
         let chunk = self.chunk(home);
         let mask = chunk.matches(tag) & PLACES;
@@ -132,19 +132,19 @@ impl Index for Tagged {
                 return None;
             }
             return self.find_on(hash, &mut |slot| {
-                near(slot);
+                prefetch_slot(slot);
                 true
             });
         }
         let guess = slot(home, mask);
-        near(guess);
+        prefetch_slot(guess);
         let mut others = mask & (mask - 1);
         // As in cuckoo hashing.
         for _ in 1..WIDTH {
             if others == 0 {
                 break;
             }
-            near(slot(home, others));
+            prefetch_slot(slot(home, others));
             others &= others - 1;
         }
         Some(guess)

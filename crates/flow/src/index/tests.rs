@@ -48,9 +48,9 @@ impl Model {
         for (slot, hash) in &self.hashes {
             assert_eq!(self.index.find(*hash, |other| other == *slot), Some(*slot));
             let mut shown = Vec::new();
-            let guess = self.index.guess(*hash, |near| shown.push(near));
+            let guess = self.index.guess(*hash, |prefetch_slot| shown.push(prefetch_slot));
             assert!(guess.is_some_and(|guess| shown.contains(&guess)), "what is there is guessed somehow");
-            let any = self.index.guess_any(*hash, |near| shown.push(near));
+            let any = self.index.guess_any(*hash, |prefetch_slot| shown.push(prefetch_slot));
             assert!(any == guess && guess.is_some_and(|guess| shown.contains(&guess)));
         }
         for absent in 0..if cfg!(miri) { 10 } else { 1000 } {

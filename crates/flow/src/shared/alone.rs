@@ -73,8 +73,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Alone<K, V, I> {
     /// Takes a dead flow away, if a bounded search finds one.
     #[cold]
     fn make_room(&mut self, hash: u64, now: Nanos) -> bool {
-        let near = self.0.dead_near(hash, now);
-        let dead = near.or_else(|| (0..RECLAIMS).find_map(|_| self.0.reclaim(now)));
+        let neighbour = self.0.expired_near(hash, now);
+        let dead = neighbour.or_else(|| (0..RECLAIMS).find_map(|_| self.0.reclaim(now)));
         dead.map(|slot| self.0.remove(slot)).is_some()
     }
 }

@@ -280,7 +280,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
     pub fn reclaim(&mut self, now: Nanos) -> Option<Ended<K, V, G>> {
         let slot = self.ledger.table.reclaim(now)?;
-        self.bury(slot, now).map(|entry| (slot, entry))
+        self.remove_expired(slot, now).map(|entry| (slot, entry))
     }
 
     /// Whether [`reclaim`](Self::reclaim) may have more to do.
@@ -293,15 +293,15 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     ///
     /// # Panics
     /// When there is no flow at the slot.
-    pub fn bury(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V, G::Sum>> {
+    pub fn remove_expired(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V, G::Sum>> {
         self.decide(slot, |entry| if entry.deadline <= now { (Some(*entry), Fate::Goes) } else { (None, Fate::Stays) })
     }
 
     /// Ends a flow whose deadline has passed among those that lie where a new one with this hash would go.
-    pub fn bury_near(&mut self, hash: u64, now: Nanos) -> Option<Ended<K, V, G>> {
+    pub fn remove_expired_near(&mut self, hash: u64, now: Nanos) -> Option<Ended<K, V, G>> {
         for _ in 0..TRIES {
-            let slot = self.ledger.table.dead_near(hash, now)?;
-            if let Some(entry) = self.bury(slot, now) {
+            let slot = self.ledger.table.expired_near(hash, now)?;
+            if let Some(entry) = self.remove_expired(slot, now) {
                 return Some((slot, entry));
             }
         }
@@ -413,14 +413,14 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
     fn insert(&self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Insertion {
         self.stripe(hash, |stripe| {
             if let Some(slot) = stripe.find(&key, hash)
-                && stripe.bury(slot, now).is_none()
+                && stripe.remove_expired(slot, now).is_none()
             {
                 return Insertion::Present;
             }
             let insert =
                 |stripe: &mut Held<'_, K, V, I, ()>| stripe.insert(key, hash, (value, deadline, now), false).is_some();
             let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
-                stripe.bury_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
+                stripe.remove_expired_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
             };
             let is_in = insert(stripe) || make_room(stripe) && insert(stripe);
             if is_in { Insertion::Added } else { Insertion::Full }
@@ -434,8 +434,8 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
         })
     }
 
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.stripe(near, |stripe| usize::from(stripe.reclaim(now).is_some()))
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.stripe(hash, |stripe| usize::from(stripe.reclaim(now).is_some()))
     }
 
     fn len(&self) -> usize {

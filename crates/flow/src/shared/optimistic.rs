@@ -352,10 +352,10 @@ impl<K: Key + Words, V: Words + 'static, const WIDTH: usize> SharedTable<K, V> f
         removed.flatten()
     }
 
-    /// Looks at the bucket that `near` leads to.
+    /// Looks at the bucket that `hash` leads to.
     #[inline]
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.clear_dead(self.home(near).first, now)
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.clear_dead(self.home(hash).first, now)
     }
 
     fn len(&self) -> usize {

@@ -56,8 +56,8 @@ impl Signposts {
     #[inline]
     pub(super) fn set(&self, part: usize, hash: u64, slot: u32) {
         let free = |word: &&AtomicU64| load(word) == 0;
-        let near = self.bucket(part, hash, 0).iter().find(free);
-        if let Some(word) = near.or_else(|| self.bucket(part, hash, 1).iter().find(free)) {
+        let first = self.bucket(part, hash, 0).iter().find(free);
+        if let Some(word) = first.or_else(|| self.bucket(part, hash, 1).iter().find(free)) {
             store(word, signpost(hash, slot));
         }
     }
@@ -81,8 +81,8 @@ impl Signposts {
     /// The signpost from this hash to this place.
     fn leading(&self, part: usize, hash: u64, to: u32) -> Option<&AtomicU64> {
         let same = |word: &&AtomicU64| load(word) == signpost(hash, to);
-        let near = self.bucket(part, hash, 0).iter().find(same);
-        near.or_else(|| self.bucket(part, hash, 1).iter().find(same))
+        let first = self.bucket(part, hash, 0).iter().find(same);
+        first.or_else(|| self.bucket(part, hash, 1).iter().find(same))
     }
 
     /// The hash's bucket, or the one behind it.

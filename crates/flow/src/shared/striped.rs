@@ -102,8 +102,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
     }
 
     #[inline]
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.stripe(near).with(|table| table.reclaim(now))
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.stripe(hash).with(|table| table.reclaim(now))
     }
 
     fn len(&self) -> usize {
