@@ -27,7 +27,7 @@ const VACANT: u64 = 0;
 
 /// A deadline as an entry tells it: none is as early as the beginning of time, which stands for no flow.
 #[inline(always)]
-pub(crate) const fn told(deadline: Nanos) -> Nanos {
+pub(crate) const fn nonzero_deadline(deadline: Nanos) -> Nanos {
     if deadline.0 == VACANT { Nanos(1) } else { deadline }
 }
 
@@ -119,7 +119,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.used = self.used.max(at + 1);
         self.len += 1;
         self.high_water = self.high_water.max(self.len);
-        let word = told(deadline).0;
+        let word = nonzero_deadline(deadline).0;
         // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
     }
@@ -194,7 +194,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
     }
 
     pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) {
-        self.hot_mut(at).word = told(deadline).0;
+        self.hot_mut(at).word = nonzero_deadline(deadline).0;
     }
 
     /// Brings what a packet needs of an entry near.

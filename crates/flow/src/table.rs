@@ -10,7 +10,7 @@ use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::memory::Filling;
 use crate::policy::{Ageing, Eviction};
-use crate::slab::{Hot, Slab, told};
+use crate::slab::{Hot, Slab, nonzero_deadline};
 use crate::eviction_candidates::{EvictionCandidates, SweepOrder};
 use crate::wheel::Wheel;
 
@@ -312,7 +312,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.came = self.came.wrapping_add(1);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
-            self.wheel.arm(slot, told(deadline), now);
+            self.wheel.arm(slot, nonzero_deadline(deadline), now);
         }
         self.candidates.insert(slot);
         if self.slab.high_water() >= self.collapse_at {
@@ -364,7 +364,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(at, deadline) {
             self.wheel.disarm(at);
             // No packet's time is at hand: the horizon counts from the wheel's own tick, which is no later.
-            self.wheel.arm(at, told(deadline), Nanos(0));
+            self.wheel.arm(at, nonzero_deadline(deadline), Nanos(0));
         }
     }
 

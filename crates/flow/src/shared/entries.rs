@@ -20,7 +20,7 @@ use crate::shared::signposts::Signposts;
 use crate::shared::spin::Spin;
 use crate::shared::striped::share;
 use crate::shared::{Insertion, SharedTable};
-use crate::slab::told;
+use crate::slab::nonzero_deadline;
 use crate::{Eviction, Hint, Index, Plan, Slot, Table};
 
 /// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
@@ -267,7 +267,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
         protected: bool,
     ) -> Option<Slot> {
         let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), protected };
+        let entry = Entry { key, deadline: nonzero_deadline(deadline), now, value, sum: G::Sum::default(), protected };
         let place = self.ledger.places.take(slot.index(), self.epochs);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
@@ -312,10 +312,10 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<Ended<K, V, G>> {
         for last in (0..TRIES).rev() {
             let slot = self.ledger.table.victim(eviction, hash)?;
-            let told = self.ledger.table.deadline(slot);
+            let table_deadline = self.ledger.table.deadline(slot);
             let decide = |entry: &mut Entry<K, V, G::Sum>| {
                 // The choice may have gone by a deadline that is out of date.
-                if last > 0 && entry.deadline != told { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
+                if last > 0 && entry.deadline != table_deadline { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
             };
             if let Some(entry) = self.decide(slot, decide) {
                 return Some((slot, entry));

@@ -7,7 +7,7 @@ use packet::{Key, Nanos};
 
 use crate::shared::spin::Spin;
 use crate::shared::sync::broken;
-use crate::slab::told;
+use crate::slab::nonzero_deadline;
 
 /// A way to guard entries.
 pub trait Guard: Sized + Send + Sync + 'static {
@@ -53,14 +53,14 @@ impl<K, V, S> Entry<K, V, S> {
     /// Moves the flow's deadline. One of zero is the first nanosecond.
     #[inline(always)]
     pub const fn set_deadline(&mut self, deadline: Nanos) {
-        self.deadline = told(deadline);
+        self.deadline = nonzero_deadline(deadline);
     }
 
     /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which its stripe has to know.
     #[inline(always)]
     #[must_use]
     pub fn postpone(&mut self, deadline: Nanos) -> bool {
-        let deadline = told(deadline);
+        let deadline = nonzero_deadline(deadline);
         let is_later = deadline >= self.deadline;
         if is_later {
             self.deadline = deadline;
