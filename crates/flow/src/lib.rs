@@ -24,5 +24,5 @@ mod wheel;
 
 pub use index::Index;
 pub use policy::{Ageing, EntryGuard, Eviction};
-pub use table::{Entry, Hint, Plan, SCANNED, Slot, Table};
+pub use table::{EntryMut, Hint, Plan, SCANNED, Slot, Table};
 pub use wheel::TICK;

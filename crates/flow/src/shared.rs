@@ -3,10 +3,10 @@
 //! Beside them stands the table that needs no sharing: a [`Table`](crate::Table) for each core.
 
 mod adding;
-mod alone;
 mod bucket;
-mod epoch_reclaim;
 mod entries;
+mod epoch_reclaim;
+mod exclusive;
 mod guard;
 mod mutex;
 mod optimistic;
@@ -19,9 +19,9 @@ mod sync;
 use packet::{Key, Nanos};
 
 pub use adding::{Adding, Sum};
+pub use entries::{Entries, RemovedFlow, StripeGuard};
 pub use epoch_reclaim::{EpochMember, Epochs};
-pub use entries::{Ended, Entries, Held};
-pub use guard::{Entry, Fate, Guard, Locking, StepPermit};
+pub use guard::{Fate, Guard, GuardedEntry, Locking, StepPermit};
 pub use mutex::Locked;
 pub use optimistic::Optimistic;
 pub use striped::Striped;

@@ -6,12 +6,12 @@ use locality::CACHE_LINE;
 use locality::pages::STEP;
 use packet::{Key, Nanos};
 
+use crate::eviction_candidates::{EvictionCandidates, SweepOrder};
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::memory::Filling;
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Hot, Slab, nonzero_deadline};
-use crate::eviction_candidates::{EvictionCandidates, SweepOrder};
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
@@ -77,7 +77,7 @@ pub const SCANNED: usize = 4;
 pub struct Slot(u32);
 
 /// What a packet reads and writes of a flow, found once.
-pub struct Entry<'a, K, V> {
+pub struct EntryMut<'a, K, V> {
     hot: &'a mut Hot<K, V>,
     slot: Slot,
     /// The packet's time.
@@ -85,7 +85,7 @@ pub struct Entry<'a, K, V> {
     candidates: &'a EvictionCandidates,
 }
 
-impl<K, V> Entry<'_, K, V> {
+impl<K, V> EntryMut<'_, K, V> {
     /// The flow's place.
     #[inline(always)]
     #[must_use]
@@ -239,15 +239,15 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// The key's flow, if it is where the hint says, which may be out of date, and its deadline is later than `now`:
     /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
     #[inline(always)]
-    pub fn entry_at_hint(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
+    pub fn entry_at_hint(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<EntryMut<'_, K, V>> {
         let hot = self.slab.alive(hint.0, key, now)?;
-        Some(Entry { hot, slot: Slot(hint.0), present: now, candidates: &self.candidates })
+        Some(EntryMut { hot, slot: Slot(hint.0), present: now, candidates: &self.candidates })
     }
 
     /// The flow at the slot, for several accesses in a row at the time `now`.
     #[inline(always)]
-    pub fn entry(&mut self, slot: Slot, now: Nanos) -> Entry<'_, K, V> {
-        Entry { hot: self.slab.hot_mut(slot.0), slot, present: now, candidates: &self.candidates }
+    pub fn entry(&mut self, slot: Slot, now: Nanos) -> EntryMut<'_, K, V> {
+        EntryMut { hot: self.slab.hot_mut(slot.0), slot, present: now, candidates: &self.candidates }
     }
 
     /// The key's flow, whether or not its deadline has passed.
@@ -471,7 +471,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
             Eviction::OldestUnanswered => self.oldest_unprotected(),
-            Eviction::LeastRecent => self.soonest_neighbour(hash).or_else(|| self.elsewhere(hash, Self::soonest_neighbour)),
+            Eviction::LeastRecent => {
+                self.soonest_neighbour(hash).or_else(|| self.elsewhere(hash, Self::soonest_neighbour))
+            }
             Eviction::Random => self.elsewhere(hash, Self::random_neighbour),
             Eviction::None => None,
         }

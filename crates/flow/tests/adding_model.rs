@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
 use loom::thread;
-use millrace_flow::shared::{Adding, Entries, Entry, Fate, Fault, EpochMember, StepPermit, Sum};
+use millrace_flow::shared::{Adding, Entries, EpochMember, Fate, Fault, GuardedEntry, StepPermit, Sum};
 use millrace_flow::{Ageing, Hint, Plan};
 use packet::{Key, Nanos};
 
@@ -48,7 +48,7 @@ fn add(table: &Table, key: Name, value: u64) {
 }
 
 /// All that was ever added to the entry.
-fn total(entry: &Entry<Name, u64, Sum>) -> u64 {
+fn total(entry: &GuardedEntry<Name, u64, Sum>) -> u64 {
     entry.value + entry.sum.amount
 }
 

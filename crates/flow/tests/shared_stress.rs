@@ -6,7 +6,7 @@ use std::thread;
 
 use millrace_flow::index::CuckooPp;
 use millrace_flow::shared::{
-    Adding, Entries, Fate, Insertion, Locked, EpochMember, Optimistic, StepPermit, SharedTable, Striped, Sum,
+    Adding, Entries, EpochMember, Fate, Insertion, Locked, Optimistic, SharedTable, StepPermit, Striped, Sum,
 };
 use millrace_flow::{Hint, Plan};
 use packet::{Host, Host4, Key, Nanos};
@@ -165,7 +165,7 @@ fn add(table: &Sums, mut member: EpochMember, thread: u64) -> Vec<i64> {
         if !(random >> 33).is_multiple_of(8) {
             member.enter();
             let amount = random >> 58;
-            let step = |entry: &mut millrace_flow::shared::Entry<Host4, u64, Sum>| {
+            let step = |entry: &mut millrace_flow::shared::GuardedEntry<Host4, u64, Sum>| {
                 entry.add(amount, NOW.max(entry.now), Nanos(entry.now.0 + 1000)).then_some(())
             };
             if table.step(&member, &key, hash, hint, step).is_some() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::index::AnyIndex;
-use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, EpochMember, StepPermit};
+use flow::shared::{Adding, Entries, EpochMember, Fate, Guard, GuardedEntry, Locking, StepPermit, StripeGuard};
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
@@ -49,13 +49,13 @@ pub(crate) trait Guarding: Guard {
     /// `settle`, or says what state the packet found, from which the verdict follows.
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow, Self::Sum>,
+        entry: &mut GuardedEntry<K, N::Flow, Self::Sum>,
         now: Nanos,
         settle: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>>;
 
     /// Has the entry's value be all that there is.
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
+    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut GuardedEntry<K, N::Flow, Self::Sum>);
 }
 
 impl Guarding for Locking {
@@ -67,13 +67,14 @@ impl Guarding for Locking {
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow>,
+        entry: &mut GuardedEntry<K, N::Flow>,
         now: Nanos,
         settle: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let mut flow = entry.value;
         let (verdict, Effects { deadline, close, assured }) = step.packet(&mut flow, now);
-        let granted = !close && (entry.protected || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
+        let granted =
+            !close && (entry.protected || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
         if !granted {
             return None;
         }
@@ -83,7 +84,7 @@ impl Guarding for Locking {
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
+    fn settle<K: Key, N: NetworkFunction>(_: &N, _: &mut GuardedEntry<K, N::Flow>) {}
 }
 
 impl Guarding for Adding {
@@ -98,7 +99,7 @@ impl Guarding for Adding {
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow, Self::Sum>,
+        entry: &mut GuardedEntry<K, N::Flow, Self::Sum>,
         now: Nanos,
         _: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
@@ -106,8 +107,9 @@ impl Guarding for Adding {
         Self::settle(nf, &mut before);
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
-        let granted =
-            !close && (entry.protected || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
+        let granted = !close
+            && (entry.protected || !assured)
+            && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
         // Of this only the answer is looked at, and by debug builds the outcome.
         let mut added = entry.value;
         let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
@@ -116,7 +118,7 @@ impl Guarding for Adding {
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
+    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut GuardedEntry<K, N::Flow, Self::Sum>) {
         if entry.sum.count > 0 {
             let sum = sum(entry);
             let adds = N::Speed::add(nf, &mut entry.value, &sum);
@@ -128,7 +130,7 @@ impl Guarding for Adding {
 
 /// What has been added to an entry, as functions see it.
 #[inline(always)]
-const fn sum<K, V>(entry: &Entry<K, V, flow::shared::Sum>) -> Sum {
+const fn sum<K, V>(entry: &GuardedEntry<K, V, flow::shared::Sum>) -> Sum {
     Sum { count: entry.sum.count, amount: entry.sum.amount, last: entry.now }
 }
 
@@ -146,7 +148,7 @@ struct Common<N: NetworkFunction, G: Guarding> {
 type Recorded = (u64, Commit);
 
 type Flows<K, V, G> = Entries<K, V, AnyIndex, Own, G>;
-type Stripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, Own, G>;
+type Stripe<'a, K, V, G> = StripeGuard<'a, K, V, AnyIndex, Own, G>;
 
 /// What goes with a stripe.
 struct Own {
@@ -527,7 +529,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
 
 impl<K: Key, N: NetworkFunction, G: Guarding> LockedStripe<'_, '_, K, N, G> {
     /// The end of a flow that has just been taken out, with all that steps have added to it.
-    fn taken(&self, (slot, mut entry): (Slot, Entry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
+    fn taken(&self, (slot, mut entry): (Slot, GuardedEntry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
         G::settle(self.moment.nf, &mut entry);
         ending(slot, &entry)
     }
@@ -594,7 +596,7 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
     }
 }
 
-fn ending<K, V: Copy, S>(slot: Slot, entry: &Entry<K, V, S>) -> Ending<V> {
+fn ending<K, V: Copy, S>(slot: Slot, entry: &GuardedEntry<K, V, S>) -> Ending<V> {
     Ending { slot, flow: entry.value, deadline: entry.deadline(), last: entry.now }
 }
 

@@ -2,7 +2,7 @@
 
 use core::hint::cold_path;
 
-use flow::{Entry, Hint, Slot};
+use flow::{EntryMut, Hint, Slot};
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, Sizing, Speed, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
@@ -282,7 +282,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
 fn packet<N: NetworkFunction, K: Key>(
     nf: &N,
     shared: &N::Shared<Local>,
-    mut entry: Entry<'_, K, N::Flow>,
+    mut entry: EntryMut<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     settle: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flow::{Entry, Hint, Slot};
+use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
 use memory::transactional::{Collision, Place, Session};
 use nf::{
@@ -417,7 +417,7 @@ fn packet<N: Function, K: Key>(
     nf: &N,
     common: &Common<N>,
     own: &mut Own,
-    mut entry: Entry<'_, K, N::Flow>,
+    mut entry: EntryMut<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     settle: impl FnOnce(&Verdict),
 ) -> Option<Effects> {

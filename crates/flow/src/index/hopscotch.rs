@@ -6,7 +6,7 @@
 //! and at last fail: insertion looks for free cells [`RANGE`] cells away at most and then refuses. Cells hold 32 bits of hash
 //! beside the entry's number; nothing wraps, the last cells have [`RANGE`] more behind them.
 
-use crate::index::cells::{Cell, Cells};
+use crate::index::cells::{HashCell, HashCells};
 use crate::index::{Index, scale, upper};
 use crate::memory::{Filling, Region};
 use locality::prefetch;
@@ -21,7 +21,7 @@ pub struct Hopscotch {
     /// For each home a bit for each cell of its neighbourhood that holds one of its own.
     bitmaps: Region,
     /// One for each home, and [`RANGE`] more.
-    cells: Cells,
+    cells: HashCells,
     count: usize,
 }
 
@@ -88,7 +88,7 @@ impl Index for Hopscotch {
         let count = places.max(1);
         Self {
             bitmaps: Region::zeroed(count * size_of::<u32>(), Filling::Whole),
-            cells: Cells::free(count + RANGE),
+            cells: HashCells::free(count + RANGE),
             count,
         }
     }
@@ -134,7 +134,7 @@ impl Index for Hopscotch {
         while vacant >= home + NEIGHBOURHOOD {
             vacant = self.hop(vacant)?;
         }
-        self.cells[vacant] = Cell { hash: hash as u32, entry: free + 1 };
+        self.cells[vacant] = HashCell { hash: hash as u32, entry: free + 1 };
         self.bitmaps_mut()[home] |= 1 << (vacant - home);
         Some(free)
     }

@@ -6,7 +6,7 @@
 //! gives up after [`REACH`] cells. Cells hold 32 bits of hash beside the entry's number; nothing wraps, the last cells have
 //! [`REACH`] more behind them.
 
-use crate::index::cells::{Cell, Cells};
+use crate::index::cells::{HashCell, HashCells};
 use crate::index::{Index, scale, upper};
 
 /// How far from its home an entry, and the free cell that its insertion needs, may be.
@@ -17,7 +17,7 @@ const NEIGHBOURS: usize = 16;
 /// The index.
 pub struct RobinHood {
     /// One for each home, and [`REACH`] more; `hash` is the upper half, which says where home is.
-    cells: Cells,
+    cells: HashCells,
     /// Homes.
     count: usize,
 }
@@ -54,7 +54,7 @@ impl Index for RobinHood {
 
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
-        Self { cells: Cells::free(count + REACH), count }
+        Self { cells: HashCells::free(count + REACH), count }
     }
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl Index for RobinHood {
         let place = home + reach[..vacant - home].partition_point(|cell| cell.hash <= upper(hash));
         let cells = &mut self.cells;
         cells.copy_within(place..vacant, place + 1);
-        cells[place] = Cell { hash: upper(hash), entry: free + 1 };
+        cells[place] = HashCell { hash: upper(hash), entry: free + 1 };
         Some(free)
     }
 

@@ -14,8 +14,8 @@ use core::mem::MaybeUninit;
 
 use packet::{Key, Nanos};
 
-use crate::shared::epoch_reclaim::{Epochs, EpochMember};
-use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Places};
+use crate::shared::epoch_reclaim::{EpochMember, Epochs};
+use crate::shared::guard::{EntryCell, EntryOutcome, Fate, Guard, GuardedEntry, SlotPlaces};
 use crate::shared::sync::{AtomicU64, Ordering, Pause, broken};
 
 /// Steps that add up, each one atomic operation.
@@ -24,8 +24,8 @@ pub struct Adding;
 
 impl Guard for Adding {
     type Sum = Sum;
-    type Cell<K: Key, V: Copy + Send + Sync + 'static> = Added<K, V>;
-    type Places = Circle;
+    type Cell<K: Key, V: Copy + Send + Sync + 'static> = AddingCell<K, V>;
+    type Places = FreeRing;
     type Epochs = Arc<Epochs>;
     type Permit = EpochMember;
 }
@@ -65,7 +65,7 @@ const fn sum(word: u64) -> Sum {
     Sum { count: (word >> COUNT) as u32 & ((1 << (SINCE - COUNT)) - 1), amount: word & ((1 << COUNT) - 1) }
 }
 
-impl<K, V> Entry<K, V, Sum> {
+impl<K, V> GuardedEntry<K, V, Sum> {
     /// Adds a step at `now` that comes to `amount` and asks for this deadline; `false`, and nothing done, unless the deadline is as
     /// far ahead as it was after the last step.
     #[inline(always)]
@@ -84,15 +84,15 @@ impl<K, V> Entry<K, V, Sum> {
 
 /// A place for an entry, on a line of its own.
 #[repr(align(64))]
-pub struct Added<K, V> {
+pub struct AddingCell<K, V> {
     /// Closed while there is no entry.
     word: AtomicU64,
-    body: crate::shared::sync::Cell<MaybeUninit<Body<K, V>>>,
+    body: crate::shared::sync::UnsafeCell<MaybeUninit<EntryBody<K, V>>>,
 }
 
 /// What stays as it was written.
 #[derive(Clone, Copy)]
-struct Body<K, V> {
+struct EntryBody<K, V> {
     key: K,
     value: V,
     written: Nanos,
@@ -103,31 +103,31 @@ struct Body<K, V> {
 // SAFETY: a body is written by whoever holds the stripe, while the word is closed and no core that may have found it open is
 // still in its burst; the word's Release and Acquire order that before every read. While the word is open bodies are only
 // read, by references that several threads may have as keys and values are `Sync`.
-unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Added<K, V> {}
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for AddingCell<K, V> {}
 
-impl<K: Copy, V: Copy> Body<K, V> {
+impl<K: Copy, V: Copy> EntryBody<K, V> {
     /// The entry, as a word that is open tells.
-    fn whole(&self, word: u64) -> Entry<K, V, Sum> {
+    fn whole(&self, word: u64) -> GuardedEntry<K, V, Sum> {
         self.entry(if word == SEALED { 0 } else { word })
     }
 
     /// The same, of a word that can be added to.
     #[inline(always)]
-    fn entry(&self, word: u64) -> Entry<K, V, Sum> {
+    fn entry(&self, word: u64) -> GuardedEntry<K, V, Sum> {
         let Self { key, value, written, deadline, protected } = *self;
         let since = since(word);
         let [now, deadline] = [written, deadline].map(|time| Nanos(time.0.wrapping_add(since.0)));
-        Entry { key, deadline, now, value, sum: sum(word), protected }
+        GuardedEntry { key, deadline, now, value, sum: sum(word), protected }
     }
 }
 
 /// An entry that is kept closed, and opened again when work on it panics.
-struct Closed<'a> {
+struct ClosedCell<'a> {
     word: &'a AtomicU64,
     was: u64,
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedCell<'_> {
     fn drop(&mut self) {
         // ORDERING: Release pairs with the Acquire in `step`. Nothing of the body has changed, but a step that sees the word open
         // again comes behind what was decided.
@@ -135,9 +135,9 @@ impl Drop for Closed<'_> {
     }
 }
 
-impl<K: Key, V: Copy + Send + Sync> Added<K, V> {
+impl<K: Key, V: Copy + Send + Sync> AddingCell<K, V> {
     /// Keeps steps from the entry, which has to be there.
-    fn close(&self) -> Closed<'_> {
+    fn close(&self) -> ClosedCell<'_> {
         let was = if broken!(Unclosed) {
             self.word.load(Ordering::Acquire)
         } else {
@@ -146,18 +146,18 @@ impl<K: Key, V: Copy + Send + Sync> Added<K, V> {
             self.word.swap(CLOSED, Ordering::AcqRel)
         };
         assert!(was & CLOSED == 0, "the table knows the entry");
-        Closed { word: &self.word, was }
+        ClosedCell { word: &self.word, was }
     }
 }
 
-impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
+impl<K: Key, V: Copy + Send + Sync> EntryCell<K, V, Sum> for AddingCell<K, V> {
     fn empty() -> Self {
-        Self { word: AtomicU64::new(CLOSED), body: crate::shared::sync::Cell::new(MaybeUninit::uninit()) }
+        Self { word: AtomicU64::new(CLOSED), body: crate::shared::sync::UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
     /// The caller is in a burst.
     #[inline(always)]
-    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut Entry<K, V, Sum>) -> Option<T>) -> Option<Option<T>> {
+    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut GuardedEntry<K, V, Sum>) -> Option<T>) -> Option<Option<T>> {
         // ORDERING: Acquire pairs with the Release in `put`: an open word's body is seen.
         let mut is = self.word.load(Ordering::Acquire);
         loop {
@@ -185,7 +185,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
         }
     }
 
-    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V, Sum>) -> (T, Fate)) -> (T, Decided<K, V, Sum>) {
+    fn decide<T>(&self, work: impl FnOnce(&mut GuardedEntry<K, V, Sum>) -> (T, Fate)) -> (T, EntryOutcome<K, V, Sum>) {
         let closed = self.close();
         // SAFETY: the word was open, so the body was written; only who holds the stripe writes it.
         let mut entry = self.body.with(|body| unsafe { (*body).assume_init_ref() }.whole(closed.was));
@@ -193,26 +193,26 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
         let decided = match fate {
             Fate::Stays => {
                 drop(closed);
-                Decided::Here(entry.deadline, entry.protected)
+                EntryOutcome::Here(entry.deadline, entry.protected)
             }
             Fate::Changes => {
                 mem::forget(closed);
-                Decided::Moves(entry)
+                EntryOutcome::Moves(entry)
             }
             Fate::Goes => {
                 mem::forget(closed);
-                Decided::Gone
+                EntryOutcome::Gone
             }
         };
         (result, decided)
     }
 
-    fn put(&self, entry: Entry<K, V, Sum>) {
-        let Entry { key, deadline, now, value, sum, protected } = entry;
+    fn put(&self, entry: GuardedEntry<K, V, Sum>) {
+        let GuardedEntry { key, deadline, now, value, sum, protected } = entry;
         self.body.with_mut(|body| {
             // SAFETY: the place was taken from the circle, so no core is in a burst in which it may have found it open, and the
             // stripe's lock keeps all others away.
-            unsafe { (*body).write(Body { key, value, written: now, deadline, protected }) };
+            unsafe { (*body).write(EntryBody { key, value, written: now, deadline, protected }) };
         });
         // What is counted on from here doesn't come to where deadlines end.
         let counts = deadline + Nanos(1 << 32) != Nanos::NEVER;
@@ -222,7 +222,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
         self.word.store(open, Ordering::Release);
     }
 
-    fn copy(&self) -> Option<Entry<K, V, Sum>> {
+    fn copy(&self) -> Option<GuardedEntry<K, V, Sum>> {
         // ORDERING: Acquire, as in `step`.
         let is = self.word.load(Ordering::Acquire);
         // SAFETY: as in `decide`.
@@ -232,7 +232,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
 }
 
 /// A stripe's places: those that are free lie in a circle, and the one that was freed first is used first.
-pub struct Circle {
+pub struct FreeRing {
     /// Each slot's place.
     of: Box<[u32]>,
     free: Box<[u32]>,
@@ -250,7 +250,7 @@ pub struct Circle {
 const SPARE_MIN: usize = if cfg!(loom) { 1 } else { 64 };
 const SPARE_SHARE: usize = 8;
 
-impl Circle {
+impl FreeRing {
     /// Waits until a place may be used.
     #[cold]
     fn wait(&mut self, epochs: &Epochs) {
@@ -270,7 +270,7 @@ impl Circle {
     }
 }
 
-impl Places<Arc<Epochs>> for Circle {
+impl SlotPlaces<Arc<Epochs>> for FreeRing {
     fn count(slots: usize) -> usize {
         slots + (slots / SPARE_SHARE).max(SPARE_MIN)
     }

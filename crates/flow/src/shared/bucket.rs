@@ -59,7 +59,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
     /// The version to read under; `None` while a writer is in.
     #[inline(always)]
     pub(super) fn version(&self) -> Option<u64> {
-        // ORDERING: Acquire pairs with the Release in `Held::drop`: the words are at least as new as this version.
+        // ORDERING: Acquire pairs with the Release in `BucketGuard::drop`: the words are at least as new as this version.
         let version = self.words[VERSION].load(Ordering::Acquire);
         version.is_multiple_of(2).then_some(version)
     }
@@ -81,13 +81,13 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
 
     /// Keeps other writers out, and has readers try again once anything is changed.
     #[inline]
-    pub(super) fn lock(self) -> Held<'a, K, V, WIDTH> {
+    pub(super) fn lock(self) -> BucketGuard<'a, K, V, WIDTH> {
         let mut pause = Pause::default();
         let lock = &self.words[VERSION];
         loop {
             // ORDERING: Relaxed. Only a guess; the exchange decides.
             let version = lock.load(Ordering::Relaxed);
-            // ORDERING: Acquire pairs with the Release in `Held::drop`: the last writer's words are seen. The failure is Relaxed,
+            // ORDERING: Acquire pairs with the Release in `BucketGuard::drop`: the last writer's words are seen. The failure is Relaxed,
             // for nothing is read on it.
             let exchange = |odd| lock.compare_exchange_weak(version, odd, Ordering::Acquire, Ordering::Relaxed);
             if version.is_multiple_of(2) && exchange(version + 1).is_ok() {
@@ -96,7 +96,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
                     // finds the odd version.
                     fence(Ordering::Release);
                 }
-                return Held { bucket: self, version, is_changed: false };
+                return BucketGuard { bucket: self, version, is_changed: false };
             }
             pause.wait();
         }
@@ -206,20 +206,20 @@ fn load(word: &AtomicU64) -> u64 {
 
 #[inline(always)]
 fn store(word: &AtomicU64, content: u64) {
-    // ORDERING: Relaxed. Behind the Release fence in `lock` and before the Release store in `Held::drop`, which pair with the
+    // ORDERING: Relaxed. Behind the Release fence in `lock` and before the Release store in `BucketGuard::drop`, which pair with the
     // reader's.
     word.store(content, Ordering::Relaxed);
 }
 
 /// A bucket that no other writer is in, until this goes.
-pub(super) struct Held<'a, K, V, const WIDTH: usize> {
+pub(super) struct BucketGuard<'a, K, V, const WIDTH: usize> {
     bucket: Bucket<'a, K, V, WIDTH>,
     /// The even one from before.
     version: u64,
     is_changed: bool,
 }
 
-impl<'a, K, V, const WIDTH: usize> Deref for Held<'a, K, V, WIDTH> {
+impl<'a, K, V, const WIDTH: usize> Deref for BucketGuard<'a, K, V, WIDTH> {
     type Target = Bucket<'a, K, V, WIDTH>;
 
     #[inline(always)]
@@ -228,7 +228,7 @@ impl<'a, K, V, const WIDTH: usize> Deref for Held<'a, K, V, WIDTH> {
     }
 }
 
-impl<K, V, const WIDTH: usize> Drop for Held<'_, K, V, WIDTH> {
+impl<K, V, const WIDTH: usize> Drop for BucketGuard<'_, K, V, WIDTH> {
     /// An unchanged bucket gets its version back, so that nobody reads it again in vain.
     #[inline]
     fn drop(&mut self) {
@@ -239,7 +239,7 @@ impl<K, V, const WIDTH: usize> Drop for Held<'_, K, V, WIDTH> {
     }
 }
 
-impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
+impl<K: Words, V: Words, const WIDTH: usize> BucketGuard<'_, K, V, WIDTH> {
     /// Puts an entry at a free place.
     #[inline]
     pub(super) fn put(&mut self, place: usize, tag: u8, is_guest: bool, key: &[u64], value: &[u64], deadline: Nanos) {

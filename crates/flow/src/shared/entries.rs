@@ -15,9 +15,9 @@ use locality::{pages, prefetch};
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Locking, StepPermit, Places};
+use crate::shared::guard::{EntryCell, EntryOutcome, Fate, Guard, GuardedEntry, Locking, SlotPlaces, StepPermit};
 use crate::shared::signposts::Signposts;
-use crate::shared::spin::Spin;
+use crate::shared::spin::SpinLock;
 use crate::shared::striped::share;
 use crate::shared::{Insertion, SharedTable};
 use crate::slab::nonzero_deadline;
@@ -47,21 +47,21 @@ pub struct Entries<K: Key, V: Copy + Send + Sync + 'static, I = CuckooPp, X = ()
 }
 
 #[repr(align(128))]
-struct Stripe<K, I, X, G: Guard>(Spin<Ledger<K, I, X, G>>);
+struct Stripe<K, I, X, G: Guard>(SpinLock<StripeState<K, I, X, G>>);
 
 /// Which flows of a stripe there are.
-struct Ledger<K, I, X, G: Guard> {
+struct StripeState<K, I, X, G: Guard> {
     table: Table<K, (), I>,
     places: G::Places,
     own: X,
 }
 
 /// A flow that was taken out, and the slot that it had.
-pub type Ended<K, V, G> = (Slot, Entry<K, V, <G as Guard>::Sum>);
+pub type RemovedFlow<K, V, G> = (Slot, GuardedEntry<K, V, <G as Guard>::Sum>);
 
 /// A stripe whose lock is held.
-pub struct Held<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Locking> {
-    ledger: &'a mut Ledger<K, I, X, G>,
+pub struct StripeGuard<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Locking> {
+    state: &'a mut StripeState<K, I, X, G>,
     signposts: &'a Signposts,
     cells: &'a [G::Cell<K, V>],
     epochs: &'a G::Epochs,
@@ -82,10 +82,10 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
             .map(|_| {
                 let table = Table::planned(Plan { capacity, ..plan });
                 let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &epochs));
-                Stripe(Spin::new(Ledger { table, places, own }))
+                Stripe(SpinLock::new(StripeState { table, places, own }))
             })
             .collect();
-        let slots = stripes[0].0.with(|ledger| ledger.table.slots());
+        let slots = stripes[0].0.with(|state| state.table.slots());
         let places = G::Places::count(slots);
         let cells = pages::boxed((0..places * stripes.len()).map(|_| G::Cell::empty()));
         assert!(cells.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
@@ -138,7 +138,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         key: &K,
         hash: u64,
         hint: Hint,
-        mut work: impl FnMut(&mut Entry<K, V, G::Sum>) -> Option<T>,
+        mut work: impl FnMut(&mut GuardedEntry<K, V, G::Sum>) -> Option<T>,
     ) -> Option<T> {
         assert!(permit.admits(&self.epochs), "a core enters before it steps");
         let mut at = hint.0;
@@ -159,7 +159,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
 
     /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever. A core
     /// [leaves](StepPermit::leave) before it comes here.
-    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
+    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut StripeGuard<'_, K, V, I, X, G>) -> T) -> T {
         self.nth_stripe(self.part(hash), work)
     }
 
@@ -167,36 +167,38 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     ///
     /// # Panics
     /// When there is no such stripe.
-    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
+    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut StripeGuard<'_, K, V, I, X, G>) -> T) -> T {
         let Self { signposts, epochs, .. } = self;
         let cells = &self.cells[part * self.places..][..self.places];
-        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts, cells, epochs, part }))
+        self.stripes[part].0.with(|state| work(&mut StripeGuard { state, signposts, cells, epochs, part }))
     }
 
     /// Visits a copy of every flow, stripe by stripe, each while its stripe is locked.
-    pub fn each(&self, mut visit: impl FnMut(Entry<K, V, G::Sum>)) {
+    pub fn each(&self, mut visit: impl FnMut(GuardedEntry<K, V, G::Sum>)) {
         for part in 0..self.stripes.len() {
-            self.nth_stripe(part, |stripe| stripe.cells.iter().filter_map(Cell::copy).for_each(&mut visit));
+            self.nth_stripe(part, |stripe| stripe.cells.iter().filter_map(EntryCell::copy).for_each(&mut visit));
         }
     }
 
     /// How many flows there are.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.len())).sum()
+        self.stripes.iter().map(|stripe| stripe.0.with(|state| state.table.len())).sum()
     }
 
     /// The most flows that there ever were in each stripe, added up.
     #[must_use]
     pub fn high_water(&self) -> usize {
-        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.high_water())).sum()
+        self.stripes.iter().map(|stripe| stripe.0.with(|state| state.table.high_water())).sum()
     }
 
     /// What the table takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inside = |stripe: &Stripe<K, I, X, G>| {
-            stripe.0.with(|Ledger { table, places, .. }| table.memory_bytes() - size_of_val(table) + places.bytes())
+            stripe
+                .0
+                .with(|StripeState { table, places, .. }| table.memory_bytes() - size_of_val(table) + places.bytes())
         };
         let stripes = size_of_val(&*self.stripes) + self.stripes.iter().map(inside).sum::<usize>();
         size_of::<Self>() + stripes + size_of_val(&*self.cells) + self.signposts.bytes()
@@ -216,37 +218,37 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     }
 }
 
-impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K, V, I, X, G> {
+impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> StripeGuard<'_, K, V, I, X, G> {
     /// What the caller keeps with the stripe.
     pub const fn own(&mut self) -> &mut X {
-        &mut self.ledger.own
+        &mut self.state.own
     }
 
     /// The key's flow, whether or not its deadline has passed.
     #[must_use]
     pub fn find(&self, key: &K, hash: u64) -> Option<Slot> {
-        self.ledger.table.find(key, hash)
+        self.state.table.find(key, hash)
     }
 
     /// Works on a flow while nobody else does, and ends it there and then if so decided.
     ///
     /// # Panics
     /// When there is no flow at the slot.
-    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate)) -> T {
-        let place = self.ledger.places.of(slot.index());
+    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut GuardedEntry<K, V, G::Sum>) -> (T, Fate)) -> T {
+        let place = self.state.places.of(slot.index());
         let (result, decided) = self.cells[place].decide(work);
         let (deadline, protected) = match decided {
-            Decided::Here(deadline, protected) => (deadline, protected),
-            Decided::Moves(entry) => {
-                let Ledger { table, places, .. } = &mut *self.ledger;
+            EntryOutcome::Here(deadline, protected) => (deadline, protected),
+            EntryOutcome::Moves(entry) => {
+                let StripeState { table, places, .. } = &mut *self.state;
                 places.give(slot.index(), self.epochs);
                 let to = places.take(slot.index(), self.epochs);
                 self.cells[to].put(entry);
                 self.signposts.redirect(self.part, table.hash(&entry.key), place as u32, to as u32);
                 (entry.deadline, entry.protected)
             }
-            Decided::Gone => {
-                let Ledger { table, places, .. } = &mut *self.ledger;
+            EntryOutcome::Gone => {
+                let StripeState { table, places, .. } = &mut *self.state;
                 let hash = table.hash(table.key(slot));
                 table.remove(slot);
                 places.give(slot.index(), self.epochs);
@@ -266,41 +268,42 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
         (value, deadline, now): (V, Nanos, Nanos),
         protected: bool,
     ) -> Option<Slot> {
-        let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let entry = Entry { key, deadline: nonzero_deadline(deadline), now, value, sum: G::Sum::default(), protected };
-        let place = self.ledger.places.take(slot.index(), self.epochs);
+        let slot = self.state.table.insert(key, hash, (), deadline, now)?;
+        let entry =
+            GuardedEntry { key, deadline: nonzero_deadline(deadline), now, value, sum: G::Sum::default(), protected };
+        let place = self.state.places.take(slot.index(), self.epochs);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
         if protected {
-            self.ledger.table.protect(slot);
+            self.state.table.protect(slot);
         }
         Some(slot)
     }
 
     /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
-    pub fn reclaim(&mut self, now: Nanos) -> Option<Ended<K, V, G>> {
-        let slot = self.ledger.table.reclaim(now)?;
+    pub fn reclaim(&mut self, now: Nanos) -> Option<RemovedFlow<K, V, G>> {
+        let slot = self.state.table.reclaim(now)?;
         self.remove_expired(slot, now).map(|entry| (slot, entry))
     }
 
     /// Whether [`reclaim`](Self::reclaim) may have more to do.
     #[must_use]
     pub const fn is_due(&self, now: Nanos) -> bool {
-        self.ledger.table.is_due(now)
+        self.state.table.is_due(now)
     }
 
     /// Ends the flow if its deadline has passed.
     ///
     /// # Panics
     /// When there is no flow at the slot.
-    pub fn remove_expired(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V, G::Sum>> {
+    pub fn remove_expired(&mut self, slot: Slot, now: Nanos) -> Option<GuardedEntry<K, V, G::Sum>> {
         self.decide(slot, |entry| if entry.deadline <= now { (Some(*entry), Fate::Goes) } else { (None, Fate::Stays) })
     }
 
     /// Ends a flow whose deadline has passed among those that lie where a new one with this hash would go.
-    pub fn remove_expired_near(&mut self, hash: u64, now: Nanos) -> Option<Ended<K, V, G>> {
+    pub fn remove_expired_near(&mut self, hash: u64, now: Nanos) -> Option<RemovedFlow<K, V, G>> {
         for _ in 0..TRIES {
-            let slot = self.ledger.table.expired_near(hash, now)?;
+            let slot = self.state.table.expired_near(hash, now)?;
             if let Some(entry) = self.remove_expired(slot, now) {
                 return Some((slot, entry));
             }
@@ -309,13 +312,17 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     }
 
     /// Ends the flow that makes room for one with this hash, if one may.
-    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<Ended<K, V, G>> {
+    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<RemovedFlow<K, V, G>> {
         for last in (0..TRIES).rev() {
-            let slot = self.ledger.table.victim(eviction, hash)?;
-            let table_deadline = self.ledger.table.deadline(slot);
-            let decide = |entry: &mut Entry<K, V, G::Sum>| {
+            let slot = self.state.table.victim(eviction, hash)?;
+            let table_deadline = self.state.table.deadline(slot);
+            let decide = |entry: &mut GuardedEntry<K, V, G::Sum>| {
                 // The choice may have gone by a deadline that is out of date.
-                if last > 0 && entry.deadline != table_deadline { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
+                if last > 0 && entry.deadline != table_deadline {
+                    (None, Fate::Stays)
+                } else {
+                    (Some(*entry), Fate::Goes)
+                }
             };
             if let Some(entry) = self.decide(slot, decide) {
                 return Some((slot, entry));
@@ -327,32 +334,32 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     /// How many flows the stripe has.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.ledger.table.len()
+        self.state.table.len()
     }
 
     /// Whether it has none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.ledger.table.is_empty()
+        self.state.table.is_empty()
     }
 
     /// How many it can have.
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.ledger.table.capacity()
+        self.state.table.capacity()
     }
 
     /// Whether it has as many as it can.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.ledger.table.is_full()
+        self.state.table.is_full()
     }
 
     /// Tells the table what has become of a flow.
     fn tell(&mut self, slot: Slot, deadline: Nanos, protected: bool) {
-        self.ledger.table.touch(slot, deadline);
+        self.state.table.touch(slot, deadline);
         if protected {
-            self.ledger.table.protect(slot);
+            self.state.table.protect(slot);
         }
     }
 }
@@ -383,7 +390,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
 
     fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
         let mut change = Some(change);
-        let mut work = |entry: &mut Entry<K, V>| {
+        let mut work = |entry: &mut GuardedEntry<K, V>| {
             // Copies, so that a panic in `change` leaves the flow as it was.
             let (mut value, mut deadline) = (entry.value, entry.deadline);
             let result =
@@ -417,9 +424,10 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
             {
                 return Insertion::Present;
             }
-            let insert =
-                |stripe: &mut Held<'_, K, V, I, ()>| stripe.insert(key, hash, (value, deadline, now), false).is_some();
-            let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
+            let insert = |stripe: &mut StripeGuard<'_, K, V, I, ()>| {
+                stripe.insert(key, hash, (value, deadline, now), false).is_some()
+            };
+            let make_room = |stripe: &mut StripeGuard<'_, K, V, I, ()>| {
                 stripe.remove_expired_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
             };
             let is_in = insert(stripe) || make_room(stripe) && insert(stripe);
@@ -481,7 +489,7 @@ mod tests {
 
     fn postpone(table: &Few, number: u32, deadline: u64) -> bool {
         let key = host(number);
-        let step = |entry: &mut Entry<Host4, u64>| Some(entry.postpone(Nanos(deadline)));
+        let step = |entry: &mut GuardedEntry<Host4, u64>| Some(entry.postpone(Nanos(deadline)));
         table.step(&(), &key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
     }
 
@@ -522,7 +530,7 @@ mod tests {
     fn eviction_goes_by_the_deadlines_that_are_true() {
         let table = table(3, &[SECOND, 2 * SECOND, 3 * SECOND]);
         assert!(postpone(&table, 0, 9 * SECOND) && postpone(&table, 1, 8 * SECOND));
-        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.ledger.table.crowd(*hash));
+        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.state.table.crowd(*hash));
         let hash = (9..10_000).map(|number| host(number).hash(0)).find(|hash| crowd(hash) == 3);
         let hash = hash.expect("somewhere all three are neighbours");
         let evicted = |eviction| table.stripe(0, |stripe| stripe.evict(eviction, hash).map(|(_, entry)| entry.value));

@@ -5,7 +5,7 @@ use core::fmt;
 
 use packet::{Key, Nanos};
 
-use crate::shared::spin::Spin;
+use crate::shared::spin::SpinLock;
 use crate::shared::sync::broken;
 use crate::slab::nonzero_deadline;
 
@@ -14,9 +14,9 @@ pub trait Guard: Sized + Send + Sync + 'static {
     /// What steps have added to an entry since its value was written.
     type Sum: Copy + Default + fmt::Debug + Send + 'static;
     /// An entry's place in memory.
-    type Cell<K: Key, V: Copy + Send + Sync + 'static>: Cell<K, V, Self::Sum>;
+    type Cell<K: Key, V: Copy + Send + Sync + 'static>: EntryCell<K, V, Self::Sum>;
     /// Which places a stripe's slots have.
-    type Places: Places<Self::Epochs>;
+    type Places: SlotPlaces<Self::Epochs>;
     /// What the table knows of the cores that use it.
     type Epochs: Clone + Send + Sync + 'static;
     /// What a core shows to step on entries.
@@ -25,7 +25,7 @@ pub trait Guard: Sized + Send + Sync + 'static {
 
 /// What a packet reads and writes of a flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<K, V, S = ()> {
+pub struct GuardedEntry<K, V, S = ()> {
     pub(super) key: K,
     pub(super) deadline: Nanos,
     /// The time of the last step. Cores hold packets of different ages; a flow's state moves forward only.
@@ -38,7 +38,7 @@ pub struct Entry<K, V, S = ()> {
     pub protected: bool,
 }
 
-impl<K, V, S> Entry<K, V, S> {
+impl<K, V, S> GuardedEntry<K, V, S> {
     /// The flow.
     pub const fn key(&self) -> &K {
         &self.key
@@ -81,36 +81,36 @@ pub enum Fate {
 }
 
 /// What became of an entry that was decided on.
-pub enum Decided<K, V, S> {
+pub enum EntryOutcome<K, V, S> {
     /// It is where it was, with this deadline, answered or not.
     Here(Nanos, bool),
     /// It has been taken out, changed, and goes to another place.
-    Moves(Entry<K, V, S>),
+    Moves(GuardedEntry<K, V, S>),
     /// It has been taken out.
     Gone,
 }
 
 /// A place for an entry.
-pub trait Cell<K, V, S>: Send + Sync {
+pub trait EntryCell<K, V, S>: Send + Sync {
     /// A place with nothing in it.
     fn empty() -> Self;
 
     /// Works on the entry if it is this key's; `None` if it isn't, and `Some(None)`, with nothing done, if `work` says so or asks
     /// for more than the guard can grant. `work` may be called again, on what the entry has become.
-    fn step<T>(&self, key: &K, work: impl FnMut(&mut Entry<K, V, S>) -> Option<T>) -> Option<Option<T>>;
+    fn step<T>(&self, key: &K, work: impl FnMut(&mut GuardedEntry<K, V, S>) -> Option<T>) -> Option<Option<T>>;
 
     /// Works on the entry, which has to be there, while nobody steps on it. The caller holds the stripe.
-    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V, S>) -> (T, Fate)) -> (T, Decided<K, V, S>);
+    fn decide<T>(&self, work: impl FnOnce(&mut GuardedEntry<K, V, S>) -> (T, Fate)) -> (T, EntryOutcome<K, V, S>);
 
     /// Puts an entry where there is none. The caller holds the stripe.
-    fn put(&self, entry: Entry<K, V, S>);
+    fn put(&self, entry: GuardedEntry<K, V, S>);
 
     /// A copy of the entry, if there is one. The caller holds the stripe.
-    fn copy(&self) -> Option<Entry<K, V, S>>;
+    fn copy(&self) -> Option<GuardedEntry<K, V, S>>;
 }
 
 /// The places of a stripe's slots.
-pub trait Places<B>: Send {
+pub trait SlotPlaces<B>: Send {
     /// How many places a stripe of so many slots has.
     fn count(slots: usize) -> usize;
 
@@ -150,7 +150,7 @@ pub struct Locking;
 
 impl Guard for Locking {
     type Sum = ();
-    type Cell<K: Key, V: Copy + Send + Sync + 'static> = Locked<K, V>;
+    type Cell<K: Key, V: Copy + Send + Sync + 'static> = LockedCell<K, V>;
     type Places = ();
     type Epochs = ();
     type Permit = ();
@@ -158,46 +158,46 @@ impl Guard for Locking {
 
 /// A line of its own, so that no two locks share one.
 #[repr(align(64))]
-pub struct Locked<K, V>(Spin<Option<Entry<K, V>>>);
+pub struct LockedCell<K, V>(SpinLock<Option<GuardedEntry<K, V>>>);
 
-impl<K: Key, V: Copy + Send + Sync> Cell<K, V, ()> for Locked<K, V> {
+impl<K: Key, V: Copy + Send + Sync> EntryCell<K, V, ()> for LockedCell<K, V> {
     fn empty() -> Self {
-        Self(Spin::new(None))
+        Self(SpinLock::new(None))
     }
 
     #[inline(always)]
-    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut Entry<K, V>) -> Option<T>) -> Option<Option<T>> {
+    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut GuardedEntry<K, V>) -> Option<T>) -> Option<Option<T>> {
         self.0.with(|entry| entry.as_mut().filter(|entry| broken!(Trusting) || entry.key == *key).map(&mut work))
     }
 
-    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate)) -> (T, Decided<K, V, ()>) {
+    fn decide<T>(&self, work: impl FnOnce(&mut GuardedEntry<K, V>) -> (T, Fate)) -> (T, EntryOutcome<K, V, ()>) {
         self.0.with(|place| {
             let entry = place.as_mut().expect("the table knows the entry");
             let (result, fate) = work(entry);
             let decided = match fate {
-                Fate::Stays | Fate::Changes => Decided::Here(entry.deadline, entry.protected),
+                Fate::Stays | Fate::Changes => EntryOutcome::Here(entry.deadline, entry.protected),
                 Fate::Goes => {
                     *place = None;
-                    Decided::Gone
+                    EntryOutcome::Gone
                 }
             };
             (result, decided)
         })
     }
 
-    fn put(&self, entry: Entry<K, V>) {
+    fn put(&self, entry: GuardedEntry<K, V>) {
         self.0.with(|place| {
             debug_assert!(place.is_none(), "a free slot's entry is empty");
             *place = Some(entry);
         });
     }
 
-    fn copy(&self) -> Option<Entry<K, V>> {
+    fn copy(&self) -> Option<GuardedEntry<K, V>> {
         self.0.with(|place| *place)
     }
 }
 
-impl Places<()> for () {
+impl SlotPlaces<()> for () {
     fn count(slots: usize) -> usize {
         slots
     }

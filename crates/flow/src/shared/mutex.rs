@@ -7,14 +7,14 @@ use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::alone::Alone;
+use crate::shared::exclusive::ExclusiveTable;
 use crate::shared::sync::{Mutex, PoisonError};
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};
 
 /// The table. A core looks up and writes while all others wait.
 pub struct Locked<K, V, I = CuckooPp> {
-    table: Mutex<Alone<K, V, I>>,
+    table: Mutex<ExclusiveTable<K, V, I>>,
     capacity: usize,
     memory_bytes: usize,
     seed: u64,
@@ -29,12 +29,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
     pub fn planned(plan: Plan<I::Choice>) -> Self {
         let table = Table::planned(plan);
         let memory_bytes = size_of::<Self>() - size_of_val(&table) + table.memory_bytes();
-        Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(Alone(table)) }
+        Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(ExclusiveTable(table)) }
     }
 
     /// A panic of another core inside an operation left the table whole.
     #[inline]
-    fn with<T>(&self, work: impl FnOnce(&mut Alone<K, V, I>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut ExclusiveTable<K, V, I>) -> T) -> T {
         work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

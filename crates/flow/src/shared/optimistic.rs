@@ -14,9 +14,9 @@ use core::marker::PhantomData;
 use packet::{Key, Nanos, Words};
 
 use crate::index::{scale, tag_of, upper};
-use crate::shared::bucket::{Bucket, Held};
+use crate::shared::bucket::{Bucket, BucketGuard};
 use crate::shared::path::{Move, Path};
-use crate::shared::sync::{Pause, Words as Memory, broken};
+use crate::shared::sync::{AtomicWords, Pause, broken};
 use crate::shared::{Insertion, SharedTable};
 
 /// How many of a hundred places a table's capacity is.
@@ -29,7 +29,7 @@ const TRIES: usize = 8;
 /// Keys and values are kept as [`Words`]. A core that waits for a writer spins; writers hold a bucket for the time of one
 /// operation on it.
 pub struct Optimistic<K, V, const WIDTH: usize = 8> {
-    words: Memory,
+    words: AtomicWords,
     count: usize,
     seed: u64,
     entries: PhantomData<fn() -> (K, V)>,
@@ -43,9 +43,9 @@ struct Home {
 }
 
 /// Both buckets of an entry, held; one if they are the same.
-struct Pair<'a, K, V, const WIDTH: usize> {
-    first: Held<'a, K, V, WIDTH>,
-    second: Option<Held<'a, K, V, WIDTH>>,
+struct BucketPair<'a, K, V, const WIDTH: usize> {
+    first: BucketGuard<'a, K, V, WIDTH>,
+    second: Option<BucketGuard<'a, K, V, WIDTH>>,
 }
 
 impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
@@ -58,7 +58,7 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     pub fn with_buckets(buckets: usize, seed: u64) -> Self {
         let count = buckets | 1;
         assert!(count < (1 << 31) / WIDTH, "a table has fewer than 2^31 places");
-        Self { words: Memory::zeroed(count * Bucket::<K, V, WIDTH>::STRIDE), count, seed, entries: PhantomData }
+        Self { words: AtomicWords::zeroed(count * Bucket::<K, V, WIDTH>::STRIDE), count, seed, entries: PhantomData }
     }
 
     /// An empty table for `capacity` flows at the given load.
@@ -90,14 +90,14 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     }
 
     /// Takes both locks, the lower bucket's first.
-    fn lock_pair(&self, first: usize, second: usize) -> Pair<'_, K, V, WIDTH> {
+    fn lock_pair(&self, first: usize, second: usize) -> BucketPair<'_, K, V, WIDTH> {
         if first == second {
-            return Pair { first: self.bucket(first).lock(), second: None };
+            return BucketPair { first: self.bucket(first).lock(), second: None };
         }
         let lower = self.bucket(first.min(second)).lock();
         let upper = self.bucket(first.max(second)).lock();
         let (first, second) = if first < second { (lower, upper) } else { (upper, lower) };
-        Pair { first, second: Some(second) }
+        BucketPair { first, second: Some(second) }
     }
 
     /// One look for a living flow's value; `None` if a writer came between.
@@ -127,12 +127,17 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     /// Works on the key's entry, dead or alive, if there is one: with its bucket, its place, and the first bucket if it is
     /// another one.
     #[inline]
-    fn with_entry<T>(&self, home: Home, key: &[u64], work: impl FnOnce(Found<'_, '_, K, V, WIDTH>) -> T) -> Option<T> {
+    fn with_entry<T>(
+        &self,
+        home: Home,
+        key: &[u64],
+        work: impl FnOnce(FoundEntry<'_, '_, K, V, WIDTH>) -> T,
+    ) -> Option<T> {
         let Home { first, tag } = home;
         {
             let mut bucket = self.bucket(first).lock();
             if let Some(place) = bucket.find(tag, key, u32::MAX) {
-                return Some(work(Found { bucket: &mut bucket, place, home: None }));
+                return Some(work(FoundEntry { bucket: &mut bucket, place, home: None }));
             }
             if !bucket.may_stray(tag) {
                 return None;
@@ -149,7 +154,7 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
         {
             let mut bucket = self.bucket(first).lock();
             if let Some(place) = bucket.find(tag, key, u32::MAX) {
-                return Some(Found { bucket: &mut bucket, place, home: None }.replace(value, deadline, now));
+                return Some(FoundEntry { bucket: &mut bucket, place, home: None }.replace(value, deadline, now));
             }
             if let Some(place) = bucket.vacant()
                 && !bucket.may_stray(tag)
@@ -190,7 +195,7 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
                 continue;
             }
             // Read without the lock, all this was a guess.
-            let Pair { first: mut held, second: mut other } = self.lock_pair(at, self.other(at, tag));
+            let BucketPair { first: mut held, second: mut other } = self.lock_pair(at, self.other(at, tag));
             if held.tag(place) == tag && held.deadline(place) <= now {
                 if held.guests() & 1 << place != 0 {
                     let home = other.as_mut().expect("a guest's first bucket is another one");
@@ -215,7 +220,7 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     /// Moves an entry of this tag from its place to its other bucket; `false` if there is no such entry or no place.
     fn relocate(&self, Move { bucket, place, tag }: Move) -> bool {
         let (from, place) = (bucket as usize, place as usize);
-        let Pair { first: mut source, second } = self.lock_pair(from, self.other(from, tag));
+        let BucketPair { first: mut source, second } = self.lock_pair(from, self.other(from, tag));
         let Some(mut target) = second else { return false };
         let Some(vacant) = target.vacant() else { return false };
         if source.tag(place) != tag {
@@ -234,13 +239,13 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
 }
 
 /// An entry in a bucket that is held, and its first bucket if that is another one.
-struct Found<'h, 'a, K, V, const WIDTH: usize> {
-    bucket: &'h mut Held<'a, K, V, WIDTH>,
+struct FoundEntry<'h, 'a, K, V, const WIDTH: usize> {
+    bucket: &'h mut BucketGuard<'a, K, V, WIDTH>,
     place: usize,
-    home: Option<&'h mut Held<'a, K, V, WIDTH>>,
+    home: Option<&'h mut BucketGuard<'a, K, V, WIDTH>>,
 }
 
-impl<K: Words, V: Words, const WIDTH: usize> Found<'_, '_, K, V, WIDTH> {
+impl<K: Words, V: Words, const WIDTH: usize> FoundEntry<'_, '_, K, V, WIDTH> {
     fn is_alive(&self, now: Nanos) -> bool {
         self.bucket.deadline(self.place) > now
     }
@@ -262,15 +267,15 @@ impl<K: Words, V: Words, const WIDTH: usize> Found<'_, '_, K, V, WIDTH> {
     }
 }
 
-impl<'a, K: Words, V: Words, const WIDTH: usize> Pair<'a, K, V, WIDTH> {
+impl<'a, K: Words, V: Words, const WIDTH: usize> BucketPair<'a, K, V, WIDTH> {
     /// The key's entry, in either.
-    fn locate(&mut self, tag: u8, key: &[u64]) -> Option<Found<'_, 'a, K, V, WIDTH>> {
+    fn locate(&mut self, tag: u8, key: &[u64]) -> Option<FoundEntry<'_, 'a, K, V, WIDTH>> {
         if let Some(place) = self.first.find(tag, key, u32::MAX) {
-            return Some(Found { bucket: &mut self.first, place, home: None });
+            return Some(FoundEntry { bucket: &mut self.first, place, home: None });
         }
         let second = self.second.as_mut()?;
         let place = second.find(tag, key, second.guests())?;
-        Some(Found { bucket: second, place, home: Some(&mut self.first) })
+        Some(FoundEntry { bucket: second, place, home: Some(&mut self.first) })
     }
 }
 
@@ -314,17 +319,18 @@ impl<K: Key + Words, V: Words + 'static, const WIDTH: usize> SharedTable<K, V> f
 
     #[inline]
     fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
-        let updated = self.with_entry(self.home(hash), key.to_words().as_ref(), |Found { bucket, place, .. }| {
-            let mut deadline = bucket.deadline(place);
-            if deadline <= now {
-                return None;
-            }
-            // A copy, so that a panic in `change` leaves the flow as it was.
-            let mut value = V::from_words(bucket.value(place));
-            let result = change(&mut value, &mut deadline);
-            bucket.set(place, value.to_words().as_ref(), deadline);
-            Some(result)
-        });
+        let updated =
+            self.with_entry(self.home(hash), key.to_words().as_ref(), |FoundEntry { bucket, place, .. }| {
+                let mut deadline = bucket.deadline(place);
+                if deadline <= now {
+                    return None;
+                }
+                // A copy, so that a panic in `change` leaves the flow as it was.
+                let mut value = V::from_words(bucket.value(place));
+                let result = change(&mut value, &mut deadline);
+                bucket.set(place, value.to_words().as_ref(), deadline);
+                Some(result)
+            });
         updated.flatten()
     }
 

@@ -3,7 +3,7 @@
 //! a wrong one, asks under the lock. So no order between a signpost and its entry is needed.
 
 use crate::index::{scale, upper};
-use crate::shared::sync::{AtomicU64, Ordering, Words};
+use crate::shared::sync::{AtomicU64, AtomicWords, Ordering};
 use locality::prefetch;
 
 /// Signposts in a bucket: a cache line of them.
@@ -17,7 +17,7 @@ const SPARE: usize = 3;
 /// Each is the lower half of the hash above the slot's number plus one, or 0. Two flows of one bucket whose halves are the
 /// same, one pair in 2^28 or so, get in each other's way and nothing worse.
 pub(super) struct Signposts {
-    words: Words,
+    words: AtomicWords,
     /// Buckets of a part.
     buckets: usize,
 }
@@ -26,7 +26,7 @@ impl Signposts {
     /// None yet, with room for those of `slots` in each part.
     pub(super) fn new(parts: usize, slots: usize) -> Self {
         let buckets = (slots * SPARE).div_ceil(WIDTH).max(1);
-        Self { words: Words::zeroed(parts * buckets * WIDTH), buckets }
+        Self { words: AtomicWords::zeroed(parts * buckets * WIDTH), buckets }
     }
 
     pub(super) fn bytes(&self) -> usize {

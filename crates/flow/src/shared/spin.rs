@@ -2,21 +2,21 @@
 //! looks free, and only then writes. With back-off it is what Anderson (IEEE TPDS '90) found to do best among the simple
 //! ones.
 
-use crate::shared::sync::{AtomicBool, Cell, Ordering, Pause, broken};
+use crate::shared::sync::{AtomicBool, Ordering, Pause, UnsafeCell, broken};
 
 /// Something that one core at a time may use.
-pub(super) struct Spin<T> {
+pub(super) struct SpinLock<T> {
     held: AtomicBool,
-    content: Cell<T>,
+    content: UnsafeCell<T>,
 }
 
 // SAFETY: whoever reaches the content holds the lock, so it is used by one thread at a time; sharing the lock thus only ever
 // sends the content from one thread to another.
-unsafe impl<T: Send> Sync for Spin<T> {}
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-impl<T> Spin<T> {
+impl<T> SpinLock<T> {
     pub(super) fn new(content: T) -> Self {
-        Self { held: AtomicBool::new(false), content: Cell::new(content) }
+        Self { held: AtomicBool::new(false), content: UnsafeCell::new(content) }
     }
 
     /// Does the work while nobody else uses the content. Work that asks for the same lock waits forever.
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_panic_gives_the_lock_back() {
-        let lock = Spin::new(1);
+        let lock = SpinLock::new(1);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             lock.with(|content| {
                 *content = 2;

@@ -7,8 +7,8 @@ use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::alone::Alone;
-use crate::shared::spin::Spin;
+use crate::shared::exclusive::ExclusiveTable;
+use crate::shared::spin::SpinLock;
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};
 
@@ -29,7 +29,7 @@ pub struct Striped<K, V, I = CuckooPp> {
 
 /// Two lines, for processors fetch lines in pairs: no two locks share one.
 #[repr(align(128))]
-struct Stripe<K, V, I>(Spin<Alone<K, V, I>>);
+struct Stripe<K, V, I>(SpinLock<ExclusiveTable<K, V, I>>);
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
     /// An empty table as planned, cut as its capacity suggests.
@@ -49,7 +49,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
     pub fn cut(plan: Plan<I::Choice>, stripes: usize) -> Self {
         assert!(stripes.is_power_of_two() && stripes <= 1 << 16, "the number of stripes is a power of two up to 2^16");
         let share = share(plan.capacity, stripes);
-        let stripe = || Stripe(Spin::new(Alone(Table::planned(Plan { capacity: share, ..plan }))));
+        let stripe = || Stripe(SpinLock::new(ExclusiveTable(Table::planned(Plan { capacity: share, ..plan }))));
         let stripes: Box<[_]> = (0..stripes).map(|_| stripe()).collect();
         let inside = |stripe: &Stripe<K, V, I>| stripe.0.with(|table| table.0.memory_bytes() - size_of_val(&table.0));
         let memory_bytes = size_of::<Self>() + size_of_val(&*stripes) + stripes.iter().map(inside).sum::<usize>();
@@ -57,7 +57,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
     }
 
     #[inline]
-    fn stripe(&self, hash: u64) -> &Spin<Alone<K, V, I>> {
+    fn stripe(&self, hash: u64) -> &SpinLock<ExclusiveTable<K, V, I>> {
         &self.stripes[(hash >> STRIPE_SHIFT) as usize & (self.stripes.len() - 1)].0
     }
 }

@@ -39,9 +39,9 @@ mod shipped {
     }
 
     /// A cell under a lock.
-    pub(crate) struct Cell<T>(cell::UnsafeCell<T>);
+    pub(crate) struct UnsafeCell<T>(cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
+    impl<T> UnsafeCell<T> {
         pub(crate) const fn new(content: T) -> Self {
             Self(cell::UnsafeCell::new(content))
         }
@@ -60,15 +60,15 @@ mod shipped {
     }
 
     /// Atomic words, all of them 0.
-    pub(crate) struct Words(Region);
+    pub(crate) struct AtomicWords(Region);
 
-    impl Words {
+    impl AtomicWords {
         pub(crate) fn zeroed(count: usize) -> Self {
             Self(Region::zeroed(count * size_of::<AtomicU64>(), Filling::Whole))
         }
     }
 
-    impl ops::Deref for Words {
+    impl ops::Deref for AtomicWords {
         type Target = [AtomicU64];
 
         #[inline(always)]
@@ -110,9 +110,9 @@ mod checked {
     }
 
     /// A cell whose accesses the checker watches for races.
-    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+    pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
+    impl<T> UnsafeCell<T> {
         pub(crate) fn new(content: T) -> Self {
             Self(loom::cell::UnsafeCell::new(content))
         }
@@ -127,15 +127,15 @@ mod checked {
     }
 
     /// Atomic words, all of them 0.
-    pub(crate) struct Words(Box<[AtomicU64]>);
+    pub(crate) struct AtomicWords(Box<[AtomicU64]>);
 
-    impl Words {
+    impl AtomicWords {
         pub(crate) fn zeroed(count: usize) -> Self {
             Self(locality::pages::boxed((0..count).map(|_| AtomicU64::new(0))))
         }
     }
 
-    impl ops::Deref for Words {
+    impl ops::Deref for AtomicWords {
         type Target = [AtomicU64];
 
         fn deref(&self) -> &[AtomicU64] {

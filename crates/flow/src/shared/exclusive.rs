@@ -10,9 +10,9 @@ use crate::{Index, Slot, Table};
 const RECLAIMS: usize = 8;
 
 /// A table whose expiry is logical in every operation.
-pub(super) struct Alone<K, V, I = CuckooPp>(pub(super) Table<K, V, I>);
+pub(super) struct ExclusiveTable<K, V, I = CuckooPp>(pub(super) Table<K, V, I>);
 
-impl<K: Key, V: Copy + Send + 'static, I: Index> Alone<K, V, I> {
+impl<K: Key, V: Copy + Send + 'static, I: Index> ExclusiveTable<K, V, I> {
     #[inline]
     pub(super) fn get(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
         self.find(key, hash, now).map(|slot| *self.0.value(slot))
