@@ -1,6 +1,6 @@
 //! Memory that all cores share, by transactions: each step sees one state of it, and what it writes is seen at once or never.
 //!
-//! Engines begin a transaction with a core's [`Session`], run a handler and commit; when that fails they run it again, and
+//! Engines begin a transaction with a core's [`CoreHandle`], run a handler and commit; when that fails they run it again, and
 //! after a bounded number of times in a turn, in which nothing can fail. How it is done is told in `log.rs`.
 
 mod allocator;
@@ -28,7 +28,7 @@ pub use distributed::TxDistributed;
 pub use log::{ABORTS_MAX, Log, Tx};
 pub use map::TxMap;
 pub use sites::Site;
-pub use stm::Session;
+pub use stm::CoreHandle;
 #[cfg(loom)]
 pub use sync::Fault;
 pub use vector::TxVector;
@@ -67,8 +67,8 @@ impl Transactional {
 
     /// The places of all cores at it, to be taken once.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Session> {
-        Session::all(&self.stm)
+    pub fn core_handles(&self) -> Vec<CoreHandle> {
+        CoreHandle::all(&self.stm)
     }
 
     fn stm(&self) -> &Stm {
@@ -76,7 +76,7 @@ impl Transactional {
     }
 }
 
-impl Session {
+impl CoreHandle {
     /// From now on it is recorded where the source uses shared state, so that collisions can say so.
     pub fn record(&mut self, recording: bool) {
         self.buffers.recording = recording;

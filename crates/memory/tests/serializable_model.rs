@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::sync::Arc;
 use loom::thread;
-use millrace_memory::transactional::{ABORTS_MAX, Fault, Session, Tx, TxVector};
+use millrace_memory::transactional::{ABORTS_MAX, CoreHandle, Fault, Tx, TxVector};
 use millrace_memory::{Memory, Transactional, Vector};
 
 /// How often a schedule may take the processor away from a thread that could go on.
@@ -97,28 +97,28 @@ fn run(case: &'static Case) {
     model.check(move || {
         let memory = Transactional::new(2, 0);
         let cells = Arc::new(memory.vector(2, 0u64));
-        let cores = memory.sessions().into_iter().zip(case.steps).map(|(session, steps)| {
+        let cores = memory.core_handles().into_iter().zip(case.steps).map(|(handle, steps)| {
             let (memory, cells) = (memory.clone(), Arc::clone(&cells));
-            thread::spawn(move || core(session, &memory, &cells, steps))
+            thread::spawn(move || core(handle, &memory, &cells, steps))
         });
         let cores: Vec<_> = cores.collect();
         let answers: Vec<u64> = cores.into_iter().flat_map(|core| core.join().expect("no core panics")).collect();
-        let mut sessions = memory.sessions();
-        let mut log = sessions[0].log(&memory);
+        let mut handles = memory.core_handles();
+        let mut log = handles[0].log(&memory);
         let mut tx = log.begin();
         let end = [0, 1].map(|at| cells.read(&mut tx, at).expect("nobody is inside"));
         assert!(case.serial.contains(&(&answers, end)), "no serial order gives {answers:?} and {end:?}");
     });
 }
 
-fn core(mut session: Session, memory: &Transactional, cells: &TxVector<u64>, steps: &[Step]) -> Vec<u64> {
+fn core(mut handle: CoreHandle, memory: &Transactional, cells: &TxVector<u64>, steps: &[Step]) -> Vec<u64> {
     let mut answers = Vec::new();
     for step in steps {
         match step {
             Step::Committed(body) => {
                 for aborts in 0.. {
                     assert!(aborts <= ABORTS_MAX, "a turn failed");
-                    let mut log = session.log(memory);
+                    let mut log = handle.log(memory);
                     let mut tx = log.attempt(aborts);
                     if let Ok(answer) = body(cells, &mut tx)
                         && tx.commit().is_ok()
@@ -129,7 +129,7 @@ fn core(mut session: Session, memory: &Transactional, cells: &TxVector<u64>, ste
                 }
             }
             Step::Dropped(body) => {
-                let mut log = session.log(memory);
+                let mut log = handle.log(memory);
                 let mut tx = log.begin();
                 let _answer = body(cells, &mut tx);
             }

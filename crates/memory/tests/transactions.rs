@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_memory::transactional::{ABORTS_MAX, Place, Session};
+use millrace_memory::transactional::{ABORTS_MAX, CoreHandle, Place};
 use millrace_memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
@@ -128,13 +128,13 @@ fn host(number: u32) -> Host4 {
 
 /// Runs one input until it commits; how often it failed.
 fn run(
-    session: &mut Session,
+    handle: &mut CoreHandle,
     memory: &Transactional,
     shared: &Shared<Transactional>,
     input: Input,
 ) -> (Place, Output, u32) {
     for aborts in 0.. {
-        let mut log = session.log(memory);
+        let mut log = handle.log(memory);
         let mut tx = log.attempt(aborts);
         let output = step(shared, &mut tx, input);
         // Others get in between here, however few cores there are.
@@ -156,19 +156,19 @@ fn four_threads_do_what_one_would_have_done_in_the_order_of_commits() {
         let start = Barrier::new(4);
         let mut log = std::thread::scope(|scope| {
             let (memory, together, start) = (&memory, &together, &start);
-            let core = |mut session: Session| {
+            let core = |mut handle: CoreHandle| {
                 scope.spawn(move || {
-                    session.record(recording);
+                    handle.record(recording);
                     start.wait();
                     let mut log = Vec::new();
-                    for (nth, input) in inputs(session.core() as u64, 1500).enumerate() {
-                        let (place, output, aborts) = run(&mut session, memory, together, input);
-                        log.push(((place, session.core(), nth), input, output, aborts));
+                    for (nth, input) in inputs(handle.core() as u64, 1500).enumerate() {
+                        let (place, output, aborts) = run(&mut handle, memory, together, input);
+                        log.push(((place, handle.core(), nth), input, output, aborts));
                     }
                     log
                 })
             };
-            let cores: Vec<_> = memory.sessions().into_iter().map(core).collect();
+            let cores: Vec<_> = memory.core_handles().into_iter().map(core).collect();
             cores.into_iter().flat_map(|core| core.join().unwrap()).collect::<Vec<_>>()
         });
         log.sort_by_key(|&(order, ..)| order);
@@ -177,9 +177,9 @@ fn four_threads_do_what_one_would_have_done_in_the_order_of_commits() {
 
         let fresh = Transactional::new(4, 5);
         let alone = shared(&fresh);
-        let mut sessions = fresh.sessions();
+        let mut handles = fresh.core_handles();
         for (order, input, output, _) in log {
-            let (_, again, aborts) = run(&mut sessions[order.1], &fresh, &alone, input);
+            let (_, again, aborts) = run(&mut handles[order.1], &fresh, &alone, input);
             assert_eq!((again, aborts), (output, 0), "{input:?} at {order:?}");
         }
     }
@@ -191,12 +191,12 @@ fn cores_that_touch_different_objects_never_fail() {
     let counters = memory.vector(64, 0u64);
     let aborts: u32 = std::thread::scope(|scope| {
         let (memory, counters) = (&memory, &counters);
-        let core = |mut session: Session| {
+        let core = |mut handle: CoreHandle| {
             scope.spawn(move || {
                 let mut aborts = 0;
                 for n in 0..20_000 {
-                    let index = session.core() * 16 + n % 16;
-                    let mut log = session.log(memory);
+                    let index = handle.core() * 16 + n % 16;
+                    let mut log = handle.log(memory);
                     let mut tx = log.begin();
                     let counted =
                         counters.read(&mut tx, index).and_then(|count| counters.write(&mut tx, index, count + 1));
@@ -205,7 +205,7 @@ fn cores_that_touch_different_objects_never_fail() {
                 aborts
             })
         };
-        let cores: Vec<_> = memory.sessions().into_iter().map(core).collect();
+        let cores: Vec<_> = memory.core_handles().into_iter().map(core).collect();
         cores.into_iter().map(|core| core.join().unwrap()).sum()
     });
     assert_eq!(aborts, 0);
@@ -217,14 +217,14 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
     let cells = memory.vector(32, 0u64);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let mut sessions = memory.sessions().into_iter();
-        let mut reader = sessions.next().unwrap();
+        let mut handles = memory.core_handles().into_iter();
+        let mut reader = handles.next().unwrap();
         let mut writers = Vec::new();
-        for mut session in sessions {
+        for mut handle in handles {
             let (memory, cells, stop) = (&memory, &cells, &stop);
             writers.push(scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    let mut log = session.log(memory);
+                    let mut log = handle.log(memory);
                     let mut tx = log.begin();
                     let both = cells.read(&mut tx, 0).and_then(|n| {
                         cells.write(&mut tx, 0, n + 1)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
-use memory::transactional::{Collision, Place, Session};
+use memory::transactional::{Collision, CoreHandle, Place};
 use nf::{
     Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Speed, Step, Verdict,
 };
@@ -35,7 +35,7 @@ pub struct Transacted<N: Function> {
 
 /// A core's way to transactions.
 struct Own {
-    session: Session,
+    session: CoreHandle,
     tally: Transactions,
     order: Order,
 }
@@ -84,7 +84,7 @@ impl<N: Function> Transacted<N> {
     /// Handles for `cores` cores, each with tables for `sizing` flows.
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
         let memory = Transactional::new(cores, seed);
-        let sessions = memory.sessions();
+        let sessions = memory.core_handles();
         let common = Arc::new(Common { shared: nf.shared(&memory), memory });
         let handle = |session| Self {
             tables: OwnedTables::new(sizing, seed, tables),

@@ -66,13 +66,13 @@ fn timed(cores: usize, skew: f64, core: &(dyn Fn(usize, &[u32]) + Sync)) -> f64 
 fn transactional(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     let memory = Transactional::new(cores, 1);
     let array = memory.vector(ELEMENTS, 0u64);
-    let sessions: Vec<_> = memory.sessions().into_iter().map(Mutex::new).collect();
+    let handles: Vec<_> = memory.core_handles().into_iter().map(Mutex::new).collect();
     timed(cores, skew, &|core, draws| {
-        let mut session = sessions[core].lock().expect("each core has its own");
+        let mut handle = handles[core].lock().expect("each core has its own");
         let (mut done, mut aborts, mut size) = (0, 0, batch);
         while done < draws.len() {
             let burst = &draws[done..(done + size).min(draws.len())];
-            let mut log = session.log(&memory);
+            let mut log = handle.log(&memory);
             let mut tx = log.attempt(aborts);
             let step = |at: &u32| {
                 let value = array.read(&mut tx, *at as usize)?;

@@ -10,7 +10,7 @@ use core::panic::Location;
 use super::cause::{Collision, OPERATIONS, Operation};
 use super::notes::{Notes, Room};
 use super::sites::{NearSites, Site};
-use super::stm::{Session, Stm};
+use super::stm::{CoreHandle, Stm};
 use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
 use super::{Conflict, Place};
 
@@ -128,7 +128,7 @@ impl Default for Buffers {
 
 /// Where a transaction writes down what it does. It begins with [`begin`](Self::begin).
 pub struct Log<'a> {
-    session: &'a mut Session,
+    handle: &'a mut CoreHandle,
     /// A copy of the session's, which outlives all transactions.
     stm: &'a Stm,
     mine: u64,
@@ -155,14 +155,14 @@ enum State {
 /// A transaction under way. One that is dropped has done nothing.
 pub struct Tx<'a>(&'a mut Log<'a>);
 
-impl Session {
+impl CoreHandle {
     /// The log of one transaction on `memory`, to begin it with.
     ///
     /// # Panics
     /// When the memory is not the session's.
     #[inline]
     pub fn log<'a>(&'a mut self, memory: &'a super::Transactional) -> Log<'a> {
-        assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a session is at its own memory");
+        assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a handle is at its own memory");
         Log {
             stm: memory.stm(),
             mine: (self.core as u64 + 1) << 1 | 1,
@@ -172,7 +172,7 @@ impl Session {
             locked: Notes::new(),
             undo: Notes::new(),
             collision: None,
-            session: self,
+            handle: self,
         }
     }
 }
@@ -211,7 +211,7 @@ impl<'a> Log<'a> {
     /// Notes that an object was read.
     #[inline(always)]
     fn note(&mut self, lock: &'a Lock, seen: u64, access: Access) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut self.handle.buffers;
         self.reads.push(lock, seen, &mut buffers.reads);
         if buffers.recording {
             buffers.read_at.push(access);
@@ -255,7 +255,7 @@ impl<'a> Log<'a> {
     /// What was read is forgotten, and its room goes back to the session.
     #[inline]
     fn end(&mut self) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut self.handle.buffers;
         buffers.read_at.clear();
         self.reads.clear(&mut buffers.reads);
         if self.state == State::Turn {
@@ -266,7 +266,7 @@ impl<'a> Log<'a> {
 
     /// What was written is forgotten: nothing is locked any more.
     fn forget_writes(&mut self) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut self.handle.buffers;
         self.locked.clear(&mut buffers.locked);
         self.undo.clear(&mut buffers.undo);
     }
@@ -349,7 +349,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
         let look = self.take(lock, access)?;
         let log = &mut *self.0;
-        let buffers = &mut log.session.buffers;
+        let buffers = &mut log.handle.buffers;
         if buffers.recording {
             let number = buffers.near.number(access.site(), &log.stm.sites);
             // ORDERING: Relaxed. A hint for a report.
@@ -383,7 +383,7 @@ impl<'a> Tx<'a> {
                     if !broken!(EarlyWords) {
                         fence(Ordering::Release);
                     }
-                    log.locked.push(lock, seen, &mut log.session.buffers.locked);
+                    log.locked.push(lock, seen, &mut log.handle.buffers.locked);
                     break;
                 }
             }
@@ -409,7 +409,7 @@ impl<'a> Tx<'a> {
         let old = word.load(Ordering::Relaxed);
         if old != number {
             let log = &mut *self.0;
-            log.undo.push(word, old, &mut log.session.buffers.undo);
+            log.undo.push(word, old, &mut log.handle.buffers.undo);
             word.store(number, Ordering::Relaxed);
         }
     }
@@ -417,7 +417,7 @@ impl<'a> Tx<'a> {
     /// The core that the transaction runs on.
     #[inline(always)]
     pub(crate) fn core(&self) -> usize {
-        self.0.session.core
+        self.0.handle.core
     }
 
     /// Makes all that was written seen, at once. Where the transaction stands among all.
@@ -430,7 +430,7 @@ impl<'a> Tx<'a> {
         if !log.locked.is_empty() {
             return self.publish();
         }
-        let place = &mut log.session.place;
+        let place = &mut log.handle.place;
         if log.state != State::Outside {
             place.version = log.snapshot;
         }
@@ -455,8 +455,8 @@ impl<'a> Tx<'a> {
             lock.word.store(version << 1, Ordering::Release);
         }
         log.forget_writes();
-        log.session.place = Place { version, reads_only: false };
-        Ok(log.session.place)
+        log.handle.place = Place { version, reads_only: false };
+        Ok(log.handle.place)
     }
 
     /// Undoes all that was written, and tells who was in the way, if anyone was.
@@ -476,7 +476,7 @@ impl Log<'_> {
             word != seen && word != self.mine
         };
         let Some((at, (lock, _))) = self.reads.iter().enumerate().find(|(_, read)| changed(*read)) else { return };
-        let access = self.session.buffers.read_at.get(at).copied();
+        let access = self.handle.buffers.read_at.get(at).copied();
         let _conflict = self.collide(Some(lock), access);
     }
 

@@ -77,7 +77,7 @@ impl Stm {
 /// A core's place at a transactional memory. There is one for each core, and a core uses its own alone: aligned so that no two
 /// share a line.
 #[repr(align(128))]
-pub struct Session {
+pub struct CoreHandle {
     pub(crate) stm: Arc<Stm>,
     pub(crate) core: usize,
     pub(crate) buffers: Buffers,
@@ -85,12 +85,12 @@ pub struct Session {
     pub(crate) place: super::Place,
 }
 
-impl Session {
+impl CoreHandle {
     /// The sessions of all cores.
     pub(crate) fn all(stm: &Arc<Stm>) -> Vec<Self> {
-        let session =
+        let handle =
             |core| Self { stm: Arc::clone(stm), core, buffers: Buffers::default(), place: super::Place::default() };
-        (0..stm.cores()).map(session).collect()
+        (0..stm.cores()).map(handle).collect()
     }
 
     /// The number of the core.
