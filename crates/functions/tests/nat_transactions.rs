@@ -82,7 +82,7 @@ fn step(
             return (place, verdict);
         }
     }
-    unreachable!("a turn can't fail")
+    unreachable!("an irrevocable transaction can't fail")
 }
 
 #[test]

@@ -14,17 +14,17 @@ use crate::{
     Portion, Value, Vector,
 };
 
-/// A memory of local structures that cores use in turn.
+/// A memory of local structures that cores use one at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Locked {
-    turn: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
     local: Local,
 }
 
 /// A step under way: it has the lock from its first access on, until it is dropped.
 #[derive(Debug)]
 pub struct LockedTx<'a> {
-    turn: &'a Mutex<()>,
+    lock: &'a Mutex<()>,
     held: Option<MutexGuard<'a, ()>>,
 }
 
@@ -35,13 +35,13 @@ impl Locked {
     /// Memory whose maps' hashes are keyed by `seed`, as [`Local::keyed`] has it.
     #[must_use]
     pub fn keyed(seed: u64) -> Self {
-        Self { turn: Arc::default(), local: Local::keyed(seed) }
+        Self { lock: Arc::default(), local: Local::keyed(seed) }
     }
 
     /// Begins a step. Steps that begin on one thread must end before the next begins there.
     #[must_use]
     pub fn begin(&self) -> LockedTx<'_> {
-        LockedTx { turn: &self.turn, held: None }
+        LockedTx { lock: &self.lock, held: None }
     }
 }
 
@@ -51,7 +51,7 @@ impl LockedTx<'_> {
     fn enter(&mut self) {
         if self.held.is_none() {
             // A step that panicked has left plain data behind: its run is over, whoever looks at it sees what there is.
-            self.held = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            self.held = Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 }

@@ -125,7 +125,7 @@ pub(crate) trait Wheel {
     }
 
     /// The turn of what is due, in order, for a bounded number of moves: one index, which is among the free then.
-    fn turn(&mut self, now: u64) -> Result<Option<usize>, Self::Fault> {
+    fn advance(&mut self, now: u64) -> Result<Option<usize>, Self::Fault> {
         let now_tick = now >> TICK_BITS;
         self.set_word(Word::QuietUntil, 0);
         for _ in 0..WORK {

@@ -117,7 +117,7 @@ fn core(mut handle: CoreHandle, memory: &Transactional, cells: &TxVector<u64>, s
         match step {
             Step::Committed(body) => {
                 for aborts in 0.. {
-                    assert!(aborts <= ABORTS_MAX, "a turn failed");
+                    assert!(aborts <= ABORTS_MAX, "an irrevocable transaction failed");
                     let mut log = handle.log(memory);
                     let mut tx = log.attempt(aborts);
                     if let Ok(answer) = body(cells, &mut tx)
@@ -166,7 +166,7 @@ fn the_check_notices_what_is_broken() {
         (Fault::Unextended, &TORN),
         (Fault::Unvalidated, &SKEW),
         (Fault::SameVersion, &UNDONE),
-        (Fault::UnlockedTurn, &RAISES),
+        (Fault::UnlockedIrrevocable, &RAISES),
     ];
     for (fault, case) in faults {
         Fault::inject(Some(fault));

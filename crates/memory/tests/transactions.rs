@@ -145,7 +145,7 @@ fn run(
             return (place, output, aborts);
         }
     }
-    unreachable!("a turn can't fail")
+    unreachable!("an irrevocable transaction can't fail")
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn four_threads_do_what_one_would_have_done_in_the_order_of_commits() {
         });
         log.sort_by_key(|&(order, ..)| order);
         assert!(log.iter().any(|&(.., aborts)| aborts > 0), "they met");
-        assert!(log.iter().all(|&(.., aborts)| aborts <= ABORTS_MAX), "a turn can't fail");
+        assert!(log.iter().all(|&(.., aborts)| aborts <= ABORTS_MAX), "an irrevocable transaction can't fail");
 
         let fresh = Transactional::new(4, 5);
         let alone = shared(&fresh);
@@ -238,10 +238,10 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
         }
         // Whatever happens here, they end.
         let guard = Stop(&stop);
-        let mut turns = 0;
+        let mut irrevocable = 0;
         // How often it takes hangs on when the others are let run.
         for _ in 0..1000 {
-            if turns == 3 {
+            if irrevocable == 3 {
                 break;
             }
             for aborts in 0.. {
@@ -260,12 +260,12 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                     && tx.commit().is_ok()
                 {
                     assert_eq!(seen[0], seen[31], "both or none");
-                    turns += u32::from(aborts == ABORTS_MAX);
+                    irrevocable += u32::from(aborts == ABORTS_MAX);
                     break;
                 }
             }
         }
-        assert!(turns > 0, "the schedule was bad enough that turns were needed");
+        assert!(irrevocable > 0, "the schedule was bad enough to need irrevocable transactions");
         drop(guard);
         // The sanitizer sees a join, and not that a scope waits.
         writers.into_iter().for_each(|writer| writer.join().unwrap());
@@ -282,12 +282,12 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
+fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_the_lock() {
     let memory = Locked::keyed(5);
     let together = shared(&memory);
-    let (start, turns) = (Barrier::new(4), AtomicU64::new(0));
+    let (start, order) = (Barrier::new(4), AtomicU64::new(0));
     let mut log = std::thread::scope(|scope| {
-        let (memory, together, start, turns) = (&memory, &together, &start, &turns);
+        let (memory, together, start, order) = (&memory, &together, &start, &order);
         let core = |core: u64| {
             scope.spawn(move || {
                 start.wait();
@@ -297,9 +297,9 @@ fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
                     // Others would get in here.
                     std::thread::yield_now();
                     // ORDERING: Relaxed. The lock is still held, so numbers are drawn in the order of steps.
-                    let turn = turns.fetch_add(1, Ordering::Relaxed);
+                    let nth = order.fetch_add(1, Ordering::Relaxed);
                     drop(tx);
-                    (turn, core, input, output)
+                    (nth, core, input, output)
                 });
                 taken.collect::<Vec<_>>()
             })
@@ -307,11 +307,11 @@ fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
         let cores: Vec<_> = (0..4).map(core).collect();
         cores.into_iter().flat_map(|core| core.join().unwrap()).collect::<Vec<_>>()
     });
-    log.sort_by_key(|&(turn, ..)| turn);
-    assert!(log.windows(2).any(|pair| pair[0].1 != pair[1].1), "they took turns");
+    log.sort_by_key(|&(nth, ..)| nth);
+    assert!(log.windows(2).any(|pair| pair[0].1 != pair[1].1), "the cores alternated");
     let alone = shared(&Local::keyed(5));
-    for (turn, _, input, output) in log {
-        assert_eq!(step::<Local>(&alone, &mut LocalTx::default(), input), Ok(output), "{input:?} at {turn}");
+    for (nth, _, input, output) in log {
+        assert_eq!(step::<Local>(&alone, &mut LocalTx::default(), input), Ok(output), "{input:?} at {nth}");
     }
 }
 

@@ -82,8 +82,8 @@ impl LocalAllocator {
     }
 
     #[inline(never)]
-    fn turn(&self, now: Nanos) -> Option<usize> {
-        let Ok(index) = Numbers(self).turn(now.0);
+    fn advance(&self, now: Nanos) -> Option<usize> {
+        let Ok(index) = Numbers(self).advance(now.0);
         index
     }
 
@@ -206,7 +206,7 @@ impl Allocator<Local> for LocalAllocator {
         if now.0 < self.quiet_until.get() {
             return Ok(None);
         }
-        Ok(self.turn(now))
+        Ok(self.advance(now))
     }
 }
 

@@ -119,10 +119,10 @@ impl TxAllocator {
 
     /// Gives an index of this core's back whose deadline has passed, if one comes to light.
     #[inline(never)]
-    fn turn<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
+    fn advance<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
         let core = tx.core();
         self.lock_pool(tx, core, access)?;
-        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.turn(now.0)?;
+        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.advance(now.0)?;
         if let Some(index) = index {
             self.lock_index(tx, index, access)?;
             self.count(tx, core, 1);
@@ -218,7 +218,9 @@ impl Wheel for Numbers<'_, '_> {
 
     #[inline]
     fn deadline(&mut self, index: u32) -> Result<u64, Conflict> {
-        let Some(access) = self.operation else { unreachable!("only a turn asks, and says for what") };
+        let Some(access) = self.operation else {
+            unreachable!("only `advance` reads deadlines, and it names the operation")
+        };
         self.of.state(self.tx, index as usize, access.after(index)).map(|(_, _, deadline)| deadline)
     }
 
@@ -308,6 +310,6 @@ impl Allocator<Transactional> for TxAllocator {
         let core = tx.core();
         let lock = self.pools.lock(core);
         let quiet_until = tx.load(lock, access, move |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
-        if now.0 < quiet_until { Ok(None) } else { self.turn(tx, now, access) }
+        if now.0 < quiet_until { Ok(None) } else { self.advance(tx, now, access) }
     }
 }

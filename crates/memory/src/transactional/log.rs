@@ -149,7 +149,7 @@ enum State {
     Inside,
     /// It is a turn, which locks all that it looks at and waits for what others hold: nothing in it can fail. The others let go, for
     /// they don't wait for long, and stay away once they have seen that there is a turn.
-    Turn,
+    Irrevocable,
 }
 
 /// A transaction under way. One that is dropped has done nothing.
@@ -187,14 +187,14 @@ impl<'a> Log<'a> {
     /// Begins once more after `aborts` that failed; from [`ABORTS_MAX`] on in a turn.
     #[inline]
     pub fn attempt(&'a mut self, aborts: u32) -> Tx<'a> {
-        if aborts < ABORTS_MAX { self.begin() } else { self.begin_turn() }
+        if aborts < ABORTS_MAX { self.begin() } else { self.begin_irrevocable() }
     }
 
     /// Begins in a turn, in which nothing fails. Waits for those of others.
     #[cold]
-    pub fn begin_turn(&'a mut self) -> Tx<'a> {
-        self.stm.turn();
-        self.state = State::Turn;
+    pub fn begin_irrevocable(&'a mut self) -> Tx<'a> {
+        self.stm.begin_irrevocable();
+        self.state = State::Irrevocable;
         // ORDERING: Acquire, as in `enter`.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
         Tx(self)
@@ -202,7 +202,7 @@ impl<'a> Log<'a> {
 
     #[inline]
     fn enter(&mut self) {
-        self.stm.wait_for_turns();
+        self.stm.wait_for_irrevocable();
         self.state = State::Inside;
         // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
@@ -258,8 +258,8 @@ impl<'a> Log<'a> {
         let buffers = &mut self.handle.buffers;
         buffers.read_at.clear();
         self.reads.clear(&mut buffers.reads);
-        if self.state == State::Turn {
-            self.stm.end_turn();
+        if self.state == State::Irrevocable {
+            self.stm.end_irrevocable();
         }
         self.state = State::Outside;
     }
@@ -306,8 +306,8 @@ impl<'a> Tx<'a> {
     /// The same where it isn't that simple.
     #[inline(never)]
     fn load_slowly<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
-        if self.0.state == State::Turn && !broken!(UnlockedTurn) {
-            return self.load_in_turn(lock, access, read);
+        if self.0.state == State::Irrevocable && !broken!(UnlockedIrrevocable) {
+            return self.load_irrevocable(lock, access, read);
         }
         let log = &mut *self.0;
         let mut pause = Pause::default();
@@ -340,7 +340,12 @@ impl<'a> Tx<'a> {
     /// In a turn what is read is locked as well.
     #[cold]
     #[inline(never)]
-    fn load_in_turn<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
+    fn load_irrevocable<T>(
+        &mut self,
+        lock: &'a Lock,
+        access: Access,
+        read: impl Fn(Look<'_>) -> T,
+    ) -> Result<T, Conflict> {
         self.take(lock, access).map(read)
     }
 
@@ -387,7 +392,7 @@ impl<'a> Tx<'a> {
                     break;
                 }
             }
-            if pause.count() >= PATIENCE && log.state != State::Turn {
+            if pause.count() >= PATIENCE && log.state != State::Irrevocable {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();

@@ -16,7 +16,7 @@ pub(crate) struct Stm {
     /// How many transactions have written something: the version of what was written last.
     pub(crate) clock: Apart<AtomicU64>,
     /// How many cores are at or wait for a turn. Every transaction looks at it, and it is seldom written.
-    turns: Apart<AtomicU64>,
+    irrevocable: Apart<AtomicU64>,
     /// The ticket that has its turn now, and the next to be drawn.
     serving: Apart<AtomicU64>,
     next: AtomicU64,
@@ -28,7 +28,7 @@ impl Stm {
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             clock: Apart(AtomicU64::new(0)),
-            turns: Apart(AtomicU64::new(0)),
+            irrevocable: Apart(AtomicU64::new(0)),
             serving: Apart(AtomicU64::new(0)),
             next: AtomicU64::new(0),
             cores,
@@ -42,35 +42,35 @@ impl Stm {
 
     /// Waits as long as others have turns. Whoever misses one gets in its way for one transaction more: the turn waits for it.
     #[inline]
-    pub(crate) fn wait_for_turns(&self) {
+    pub(crate) fn wait_for_irrevocable(&self) {
         let mut pause = Pause::default();
         // ORDERING: Relaxed. What turns do is ordered by the objects' locks; this only keeps out of their way.
-        while self.turns.0.load(Ordering::Relaxed) != 0 {
+        while self.irrevocable.0.load(Ordering::Relaxed) != 0 {
             pause.wait();
         }
     }
 
-    /// Takes a turn, which lasts until [`end_turn`](Self::end_turn). Turns are taken in the order in which they were asked for,
+    /// Takes a turn, which lasts until [`end_irrevocable`](Self::end_irrevocable). Turns are taken in the order in which they were asked for,
     /// and a core asks for one at a time, so the wait is bounded by the others' turns.
     #[cold]
-    pub(crate) fn turn(&self) {
-        // ORDERING: Relaxed, as in `wait_for_turns`.
-        self.turns.0.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_irrevocable(&self) {
+        // ORDERING: Relaxed, as in `wait_for_irrevocable`.
+        self.irrevocable.0.fetch_add(1, Ordering::Relaxed);
         // ORDERING: Relaxed. A number that nobody else draws.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut pause = Pause::default();
-        // ORDERING: Acquire, with `end_turn`: what the turn before did is done.
+        // ORDERING: Acquire, with `end_irrevocable`: what the turn before did is done.
         while self.serving.0.load(Ordering::Acquire) != ticket {
             pause.wait();
         }
     }
 
     /// Ends a turn.
-    pub(crate) fn end_turn(&self) {
-        // ORDERING: Release, with `turn`.
+    pub(crate) fn end_irrevocable(&self) {
+        // ORDERING: Release, with `begin_irrevocable`.
         self.serving.0.fetch_add(1, Ordering::Release);
-        // ORDERING: Relaxed, as in `wait_for_turns`.
-        self.turns.0.fetch_sub(1, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `wait_for_irrevocable`.
+        self.irrevocable.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

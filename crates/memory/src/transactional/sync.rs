@@ -73,7 +73,7 @@ mod checked {
         /// What was undone has the version that it had before.
         SameVersion,
         /// Who has a turn doesn't lock what it reads.
-        UnlockedTurn,
+        UnlockedIrrevocable,
     }
 
     thread_local! {
