@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Barrier, Mutex};
 
 use memory::Transactional;
-use memory::transactional::{CoreHandle, Place};
+use memory::transactional::{CommitPosition, CoreHandle};
 use millrace_functions::nat::{Config, Meta, Nat, State};
 use nf::{Context, NetworkFunction, Verdict};
 use packet::{
@@ -69,7 +69,7 @@ fn step(
     state: &State<Transactional>,
     meta: &Meta,
     now: Nanos,
-) -> (Place, Verdict) {
+) -> (CommitPosition, Verdict) {
     for aborts in 0.. {
         let mut log = handle.log(memory);
         let mut cx = Context::<Nat, Transactional>::new(state, log.attempt(aborts), now, Seq(0));

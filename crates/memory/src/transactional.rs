@@ -3,12 +3,12 @@
 //! Engines begin a transaction with a core's [`CoreHandle`], run a handler and commit; when that fails they run it again, and
 //! after a bounded number of times in a turn, in which nothing can fail. How it is done is told in `log.rs`.
 
+mod access_list;
 mod allocator;
 mod cause;
 mod distributed;
 mod log;
 mod map;
-mod notes;
 mod object;
 mod sites;
 mod stm;
@@ -49,7 +49,7 @@ pub struct Conflict(());
 /// Where a committed transaction stands in the serial order that it is equivalent to: those that wrote by the version that
 /// they made, those that only read right behind the version that they saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CommitPosition {
     version: u64,
     reads_only: bool,
 }

@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_memory::transactional::{ABORTS_MAX, CoreHandle, Place};
+use millrace_memory::transactional::{ABORTS_MAX, CommitPosition, CoreHandle};
 use millrace_memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
@@ -132,7 +132,7 @@ fn run(
     memory: &Transactional,
     shared: &Shared<Transactional>,
     input: Input,
-) -> (Place, Output, u32) {
+) -> (CommitPosition, Output, u32) {
     for aborts in 0.. {
         let mut log = handle.log(memory);
         let mut tx = log.attempt(aborts);

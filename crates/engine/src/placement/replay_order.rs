@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use memory::transactional::Place;
+use memory::transactional::CommitPosition;
 
 /// An order of transactions, by their cores, for a run that is to repeat another.
 pub struct ReplayOrder {
@@ -17,8 +17,8 @@ pub struct ReplayOrder {
 
 impl ReplayOrder {
     /// The order of transactions that had these places, by core, each core's in the order that it made them.
-    pub(crate) fn of<'a>(places: impl IntoIterator<Item = &'a [Place]>) -> Arc<Self> {
-        let (mut all, mut waiting): (Vec<(Place, usize, usize)>, _) = (Vec::new(), Vec::new());
+    pub(crate) fn of<'a>(places: impl IntoIterator<Item = &'a [CommitPosition]>) -> Arc<Self> {
+        let (mut all, mut waiting): (Vec<(CommitPosition, usize, usize)>, _) = (Vec::new(), Vec::new());
         for (core, places) in places.into_iter().enumerate() {
             waiting.push(Mutex::default());
             all.extend(places.iter().enumerate().map(|(nth, place)| (*place, core, nth)));

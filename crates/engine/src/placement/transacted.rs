@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
-use memory::transactional::{Collision, CoreHandle, Place};
+use memory::transactional::{Collision, CommitPosition, CoreHandle};
 use nf::{
     Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Speed, Step, Verdict,
 };
@@ -63,7 +63,7 @@ pub struct Transactions {
 enum Order {
     Any,
     /// It is written down.
-    Recorded(Vec<Place>),
+    Recorded(Vec<CommitPosition>),
     /// It is this.
     Given(Arc<ReplayOrder>),
 }
@@ -103,7 +103,7 @@ impl<N: Function> Transacted<N> {
     }
 
     /// The places of this core's transactions among all, in the order that it made them; none unless [recorded](Self::record).
-    pub(crate) fn places(&self) -> &[Place] {
+    pub(crate) fn places(&self) -> &[CommitPosition] {
         match &self.own.order {
             Order::Recorded(places) => places,
             Order::Any | Order::Given(_) => &[],
@@ -316,7 +316,7 @@ impl Own {
     }
 
     #[inline]
-    fn committed(&mut self, place: Place, aborts: u32, packets: usize) {
+    fn committed(&mut self, place: CommitPosition, aborts: u32, packets: usize) {
         self.tally.committed += 1;
         self.tally.turns += u64::from(aborts >= memory::transactional::ABORTS_MAX);
         match &mut self.order {

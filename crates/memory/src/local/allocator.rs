@@ -49,7 +49,7 @@ impl LocalAllocator {
             cascading: Cell::new(FREE),
             quiet_until: Cell::new(u64::MAX),
         };
-        let mut numbers = Numbers(&pool);
+        let mut numbers = PoolNumbers(&pool);
         for list in 0..LISTS as u32 {
             let end = numbers.end(list);
             numbers.set_half(Half::Next(end), end);
@@ -70,20 +70,20 @@ impl LocalAllocator {
     }
 
     fn take(&self, index: u32, deadline: Nanos) {
-        Numbers(self).unlink(index);
+        PoolNumbers(self).unlink(index);
         self.nodes[index as usize].0.set(deadline.0);
-        Numbers(self).arm(index, deadline.0);
+        PoolNumbers(self).arm(index, deadline.0);
     }
 
     #[cold]
     fn rearm(&self, index: u32, deadline: Nanos) {
-        Numbers(self).unlink(index);
-        Numbers(self).arm(index, deadline.0);
+        PoolNumbers(self).unlink(index);
+        PoolNumbers(self).arm(index, deadline.0);
     }
 
     #[inline(never)]
     fn advance(&self, now: Nanos) -> Option<usize> {
-        let Ok(index) = Numbers(self).advance(now.0);
+        let Ok(index) = PoolNumbers(self).advance(now.0);
         index
     }
 
@@ -95,9 +95,9 @@ impl LocalAllocator {
 }
 
 /// The pool's numbers, for its wheel.
-struct Numbers<'a>(&'a LocalAllocator);
+struct PoolNumbers<'a>(&'a LocalAllocator);
 
-impl Numbers<'_> {
+impl PoolNumbers<'_> {
     /// Where the number is kept, and what it is there less of.
     #[inline(always)]
     fn at(&self, at: Half) -> (&Cell<u32>, u32) {
@@ -119,7 +119,7 @@ impl Numbers<'_> {
     }
 }
 
-impl Wheel for Numbers<'_> {
+impl Wheel for PoolNumbers<'_> {
     type Fault = Infallible;
 
     #[inline]
@@ -162,7 +162,7 @@ impl Allocator<Local> for LocalAllocator {
     }
 
     fn allocate<'a>(&'a self, _: &mut LocalTx<'a>, deadline: Nanos) -> Result<Option<usize>, Infallible> {
-        let first = Numbers(self).first(FREE);
+        let first = PoolNumbers(self).first(FREE);
         if let Some(index) = first {
             self.take(index, deadline);
         }
@@ -195,8 +195,8 @@ impl Allocator<Local> for LocalAllocator {
 
     fn free<'a>(&'a self, _: &mut LocalTx<'a>, index: usize) -> Result<(), Infallible> {
         if self.in_use(index) {
-            Numbers(self).unlink(index as u32);
-            Numbers(self).push(index as u32, FREE);
+            PoolNumbers(self).unlink(index as u32);
+            PoolNumbers(self).push(index as u32, FREE);
         }
         Ok(())
     }

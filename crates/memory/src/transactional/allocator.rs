@@ -109,7 +109,7 @@ impl TxAllocator {
 
     /// Takes a free index of a pool; both are locked.
     fn take<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, index: usize, deadline: Nanos) {
-        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
         wheel.unlink(index as u32);
         wheel.arm(index as u32, deadline.0);
         self.count(tx, pool, -1);
@@ -122,7 +122,7 @@ impl TxAllocator {
     fn advance<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
         let core = tx.core();
         self.lock_pool(tx, core, access)?;
-        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.advance(now.0)?;
+        let index = PoolNumbers { tx, of: self, pool: core, operation: Some(access) }.advance(now.0)?;
         if let Some(index) = index {
             self.lock_index(tx, index, access)?;
             self.count(tx, core, 1);
@@ -145,12 +145,12 @@ impl TxAllocator {
         }
         self.lock_pool(tx, other, access)?;
         for _ in 0..count.div_ceil(2).min(STOLEN_MAX) {
-            let mut from = Numbers { tx, of: self, pool: other, operation: None };
+            let mut from = PoolNumbers { tx, of: self, pool: other, operation: None };
             let Some(index) = from.first(FREE) else { unreachable!("so many are free") };
             from.unlink(index);
             self.lock_index(tx, index as usize, access)?;
             tx.set(self.indices.word(index as usize, STATE), (core as u64) << 1);
-            Numbers { tx, of: self, pool: core, operation: None }.push(index, FREE);
+            PoolNumbers { tx, of: self, pool: core, operation: None }.push(index, FREE);
             self.count(tx, other, -1);
             self.count(tx, core, 1);
         }
@@ -159,7 +159,7 @@ impl TxAllocator {
 }
 
 /// A pool's numbers, for its wheel; the pool is locked.
-struct Numbers<'t, 'a> {
+struct PoolNumbers<'t, 'a> {
     tx: &'t mut Tx<'a>,
     of: &'a TxAllocator,
     pool: usize,
@@ -167,7 +167,7 @@ struct Numbers<'t, 'a> {
     operation: Option<Access>,
 }
 
-impl<'a> Numbers<'_, 'a> {
+impl<'a> PoolNumbers<'_, 'a> {
     #[inline(always)]
     fn at(&self, at: Half) -> &'a AtomicU64 {
         let (node, of_index, of_end) = match at {
@@ -193,7 +193,7 @@ impl<'a> Numbers<'_, 'a> {
     }
 }
 
-impl Wheel for Numbers<'_, '_> {
+impl Wheel for PoolNumbers<'_, '_> {
     type Fault = Conflict;
 
     #[inline]
@@ -239,7 +239,7 @@ impl Allocator<Transactional> for TxAllocator {
         let access = Access::new(Operation::Allocate, u32::MAX);
         let core = tx.core();
         self.lock_pool(tx, core, access)?;
-        let first = |tx: &mut Tx<'a>| Numbers { tx, of: self, pool: core, operation: None }.first(FREE);
+        let first = |tx: &mut Tx<'a>| PoolNumbers { tx, of: self, pool: core, operation: None }.first(FREE);
         let index = match first(tx) {
             Some(index) => index,
             None if !self.steal(tx, core, access.on(Operation::AllocateSteal))? => return Ok(None),
@@ -280,7 +280,7 @@ impl Allocator<Transactional> for TxAllocator {
         tx.set(self.indices.word(index, DEADLINE), deadline.0);
         if deadline.0 < old {
             self.lock_pool(tx, pool, access)?;
-            let mut wheel = Numbers { tx, of: self, pool, operation: None };
+            let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
             wheel.unlink(index as u32);
             wheel.arm(index as u32, deadline.0);
         }
@@ -296,7 +296,7 @@ impl Allocator<Transactional> for TxAllocator {
         }
         self.lock_index(tx, index, access)?;
         self.lock_pool(tx, pool, access)?;
-        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
         wheel.unlink(index as u32);
         wheel.push(index as u32, FREE);
         self.count(tx, pool, 1);

@@ -7,12 +7,12 @@
 use alloc::vec::Vec;
 use core::panic::Location;
 
+use super::access_list::{AccessList, SpareHeap};
 use super::cause::{Collision, OPERATIONS, Operation};
-use super::notes::{Notes, Room};
-use super::sites::{NearSites, Site};
+use super::sites::{Site, SiteCache};
 use super::stm::{CoreHandle, Stm};
 use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
-use super::{Conflict, Place};
+use super::{CommitPosition, Conflict};
 
 /// An object's versioned lock: twice the version of what is in the object, or, while a core writes to it, an odd number that
 /// tells which.
@@ -31,10 +31,10 @@ impl Default for Lock {
 impl Lock {
     /// A look that belongs to no transaction; `None` when the object changed meanwhile.
     #[inline]
-    pub(crate) fn glimpse<T>(&self, read: impl Fn(Look<'_>) -> T) -> Option<T> {
+    pub(crate) fn read_outside<T>(&self, read: impl Fn(ObjectView<'_>) -> T) -> Option<T> {
         // ORDERING: Acquire, Acquire and Relaxed, as in `Tx::load`.
         let seen = self.word.load(Ordering::Acquire);
-        let value = read(Look { lock: self, seen });
+        let value = read(ObjectView { lock: self, seen });
         fence(Ordering::Acquire);
         (seen & 1 == 0 && self.word.load(Ordering::Relaxed) == seen).then_some(value)
     }
@@ -78,35 +78,35 @@ impl Access {
 
 /// A look at an object's words, perhaps in the middle of a change.
 #[derive(Clone, Copy)]
-pub(crate) struct Look<'l> {
+pub(crate) struct ObjectView<'l> {
     lock: &'l Lock,
     seen: u64,
 }
 
-impl Look<'_> {
+impl ObjectView<'_> {
     /// Whether the words have changed since, so that what is read is of no use.
     #[inline(always)]
-    pub(crate) fn is_vain(self) -> bool {
+    pub(crate) fn has_changed(self) -> bool {
         // ORDERING: Acquire, so that a word that is read after this is no older than the answer.
         self.lock.word.load(Ordering::Acquire) != self.seen
     }
 }
 
 /// How often a core looks again at an object that another one holds, before it gives up.
-const PATIENCE: u32 = if cfg!(loom) { 1 } else { 5 };
+const LOCK_RETRIES: u32 = if cfg!(loom) { 1 } else { 5 };
 
 /// How often a step fails at most: then it gets a turn, in which it can't.
 pub const ABORTS_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// Room for so many notes of a kind at the start: more than a burst of any function that ships makes.
-const ROOM: usize = 4096;
+const LIST_CAPACITY: usize = 4096;
 
 /// What a core keeps of its transactions from one to the next: room, no contents.
 pub(crate) struct Buffers {
-    reads: Room<Lock>,
-    locked: Room<Lock>,
-    undo: Room<AtomicU64>,
-    near: NearSites,
+    reads: SpareHeap<Lock>,
+    locked: SpareHeap<Lock>,
+    undo: SpareHeap<AtomicU64>,
+    site_cache: SiteCache,
     /// Where each of `reads` was read, if that is being recorded.
     read_at: Vec<Access>,
     /// Whether objects are to remember who wrote them.
@@ -116,10 +116,10 @@ pub(crate) struct Buffers {
 impl Default for Buffers {
     fn default() -> Self {
         Self {
-            reads: Vec::with_capacity(ROOM),
-            locked: Vec::with_capacity(ROOM),
-            undo: Vec::with_capacity(ROOM),
-            near: NearSites::default(),
+            reads: Vec::with_capacity(LIST_CAPACITY),
+            locked: Vec::with_capacity(LIST_CAPACITY),
+            undo: Vec::with_capacity(LIST_CAPACITY),
+            site_cache: SiteCache::default(),
             read_at: Vec::new(),
             recording: false,
         }
@@ -135,9 +135,9 @@ pub struct Log<'a> {
     state: State,
     /// The version up to which all that was read is consistent.
     snapshot: u64,
-    reads: Notes<'a, Lock, 4>,
-    locked: Notes<'a, Lock, 3>,
-    undo: Notes<'a, AtomicU64, 4>,
+    reads: AccessList<'a, Lock, 4>,
+    locked: AccessList<'a, Lock, 3>,
+    undo: AccessList<'a, AtomicU64, 4>,
     collision: Option<Collision>,
 }
 
@@ -168,9 +168,9 @@ impl CoreHandle {
             mine: (self.core as u64 + 1) << 1 | 1,
             state: State::Outside,
             snapshot: 0,
-            reads: Notes::new(),
-            locked: Notes::new(),
-            undo: Notes::new(),
+            reads: AccessList::new(),
+            locked: AccessList::new(),
+            undo: AccessList::new(),
             collision: None,
             handle: self,
         }
@@ -210,7 +210,7 @@ impl<'a> Log<'a> {
 
     /// Notes that an object was read.
     #[inline(always)]
-    fn note(&mut self, lock: &'a Lock, seen: u64, access: Access) {
+    fn add_read(&mut self, lock: &'a Lock, seen: u64, access: Access) {
         let buffers = &mut self.handle.buffers;
         self.reads.push(lock, seen, &mut buffers.reads);
         if buffers.recording {
@@ -280,7 +280,7 @@ impl<'a> Tx<'a> {
         &mut self,
         lock: &'a Lock,
         access: Access,
-        read: impl Fn(Look<'_>) -> T,
+        read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
         let log = &mut *self.0;
         if log.state == State::Outside {
@@ -291,11 +291,11 @@ impl<'a> Tx<'a> {
             let seen = lock.word.load(Ordering::Acquire);
             // Nobody writes to it, and it is no younger than the snapshot.
             if seen & 1 == 0 && seen >> 1 <= log.snapshot {
-                let value = read(Look { lock, seen });
+                let value = read(ObjectView { lock, seen });
                 // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.note(lock, seen, access);
+                    log.add_read(lock, seen, access);
                     return Ok(value);
                 }
             }
@@ -305,7 +305,12 @@ impl<'a> Tx<'a> {
 
     /// The same where it isn't that simple.
     #[inline(never)]
-    fn load_slowly<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
+    fn load_slowly<T>(
+        &mut self,
+        lock: &'a Lock,
+        access: Access,
+        read: impl Fn(ObjectView<'_>) -> T,
+    ) -> Result<T, Conflict> {
         if self.0.state == State::Irrevocable && !broken!(UnlockedIrrevocable) {
             return self.load_irrevocable(lock, access, read);
         }
@@ -317,20 +322,20 @@ impl<'a> Tx<'a> {
             let is_mine = seen == log.mine;
             if seen & 1 == 0 || is_mine {
                 // In one place, so that it is inlined and what it gives stays in registers.
-                let value = read(Look { lock, seen });
+                let value = read(ObjectView { lock, seen });
                 if is_mine {
                     return Ok(value);
                 }
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.note(lock, seen, access);
+                    log.add_read(lock, seen, access);
                     if seen >> 1 > log.snapshot && !log.extend() {
                         return Err(log.collide(Some(lock), Some(access)));
                     }
                     return Ok(value);
                 }
             }
-            if pause.count() == PATIENCE {
+            if pause.count() == LOCK_RETRIES {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();
@@ -344,28 +349,28 @@ impl<'a> Tx<'a> {
         &mut self,
         lock: &'a Lock,
         access: Access,
-        read: impl Fn(Look<'_>) -> T,
+        read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
         self.take(lock, access).map(read)
     }
 
     /// Locks an object until the transaction ends, to write to it.
     #[inline]
-    pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
-        let look = self.take(lock, access)?;
+    pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
+        let view = self.take(lock, access)?;
         let log = &mut *self.0;
         let buffers = &mut log.handle.buffers;
         if buffers.recording {
-            let number = buffers.near.number(access.site(), &log.stm.sites);
+            let number = buffers.site_cache.number(access.site(), &log.stm.sites);
             // ORDERING: Relaxed. A hint for a report.
             lock.writer.store(u64::from(number) << 32 | u64::from(access.about()), Ordering::Relaxed);
         }
-        Ok(look)
+        Ok(view)
     }
 
     /// The same, and nobody is told who it was.
     #[inline]
-    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
+    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
         let log = &mut *self.0;
         if log.state == State::Outside {
             log.enter();
@@ -392,12 +397,12 @@ impl<'a> Tx<'a> {
                     break;
                 }
             }
-            if pause.count() >= PATIENCE && log.state != State::Irrevocable {
+            if pause.count() >= LOCK_RETRIES && log.state != State::Irrevocable {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();
         }
-        Ok(Look { lock, seen: log.mine })
+        Ok(ObjectView { lock, seen: log.mine })
     }
 
     /// The number in a word of an object that is locked.
@@ -430,7 +435,7 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// When others have changed what it read. Everything is as before then.
     #[inline(always)]
-    pub fn commit(self) -> Result<Place, Option<Collision>> {
+    pub fn commit(self) -> Result<CommitPosition, Option<Collision>> {
         let log = &mut *self.0;
         if !log.locked.is_empty() {
             return self.publish();
@@ -446,7 +451,7 @@ impl<'a> Tx<'a> {
 
     /// Commits what has written.
     #[inline(never)]
-    fn publish(self) -> Result<Place, Option<Collision>> {
+    fn publish(self) -> Result<CommitPosition, Option<Collision>> {
         let log = &mut *self.0;
         // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
         // second sees the locks of the first.
@@ -460,7 +465,7 @@ impl<'a> Tx<'a> {
             lock.word.store(version << 1, Ordering::Release);
         }
         log.forget_writes();
-        log.handle.place = Place { version, reads_only: false };
+        log.handle.place = CommitPosition { version, reads_only: false };
         Ok(log.handle.place)
     }
 

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use super::cause::Operation;
-use super::log::{Access, Look, Tx};
+use super::log::{Access, ObjectView, Tx};
 use super::object::{Objects, zeros};
 use super::sync::AtomicU64;
 use super::{Conflict, Transactional};
@@ -87,7 +87,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
 
     /// Where the key is in a bucket that may be changing.
     #[inline(always)]
-    fn find(&self, bucket: usize, key: &K, look: Look<'_>) -> Option<At> {
+    fn find(&self, bucket: usize, key: &K, view: ObjectView<'_>) -> Option<At> {
         let words = key.to_words();
         let key = words.as_ref();
         let own = Tx::get(self.buckets.word(bucket, OWN));
@@ -102,7 +102,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
             before = Some(node);
             node = Tx::get(self.node(node, 0));
             // A node that has gone elsewhere leads anywhere.
-            if look.is_vain() {
+            if view.has_changed() {
                 return None;
             }
         }
@@ -127,7 +127,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
             self.buckets.lock(bucket),
             access,
             #[inline(always)]
-            move |look| self.find(bucket, key, look).map(|at| self.value(bucket, at)),
+            move |view| self.find(bucket, key, view).map(|at| self.value(bucket, at)),
         )?;
         Ok(words.map(V::from_words))
     }
@@ -201,8 +201,8 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
     fn insert<'a>(&'a self, tx: &mut Tx<'a>, key: K, value: V) -> Result<bool, Conflict> {
         let (bucket, about) = self.bucket(&key);
         let access = Access::new(Operation::MapInsert, about);
-        let look = tx.lock(self.buckets.lock(bucket), access)?;
-        let at = match self.find(bucket, &key, look) {
+        let view = tx.lock(self.buckets.lock(bucket), access)?;
+        let at = match self.find(bucket, &key, view) {
             Some(at) => at,
             None => {
                 let Some(node) = self.take_node(tx, access)? else { return Ok(false) };
@@ -230,8 +230,8 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
         let access = Access::new(Operation::MapRemove, about);
         // A key that isn't there is looked for without a lock.
         let Some(value) = self.look_up(tx, bucket, key, access)? else { return Ok(None) };
-        let look = tx.lock(self.buckets.lock(bucket), access)?;
-        let node = match self.find(bucket, key, look) {
+        let view = tx.lock(self.buckets.lock(bucket), access)?;
+        let node = match self.find(bucket, key, view) {
             Some(At::Own) => {
                 let node = Tx::get(self.buckets.word(bucket, OWN));
                 tx.set(self.buckets.word(bucket, OWN), 0);
@@ -257,7 +257,7 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
     fn hint(&self, key: &K) -> Option<V> {
         let (bucket, _) = self.bucket(key);
         let lock = self.buckets.lock(bucket);
-        let found = lock.glimpse(|look| self.find(bucket, key, look).map(|at| self.value(bucket, at)));
+        let found = lock.read_outside(|view| self.find(bucket, key, view).map(|at| self.value(bucket, at)));
         found.flatten().map(V::from_words)
     }
 }

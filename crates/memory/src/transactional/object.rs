@@ -10,14 +10,14 @@ use super::sync::AtomicU64;
 use super::{Conflict, sync};
 
 /// Words that fit on a line beside their lock.
-pub(crate) const NEAR: usize = 6;
+pub(crate) const INLINE_WORDS: usize = 6;
 
 /// A line: a lock and the first of its words, so that small objects cost one miss and share lines with nobody.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) lock: Lock,
-    pub(crate) words: [AtomicU64; NEAR],
+    pub(crate) words: [AtomicU64; INLINE_WORDS],
 }
 
 /// As many zeros.
@@ -29,19 +29,23 @@ pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
 pub(crate) struct Objects {
     lines: Box<[Line]>,
     /// Words that don't fit on the lines.
-    far: Box<[AtomicU64]>,
-    far_each: usize,
+    overflow: Box<[AtomicU64]>,
+    overflow_each: usize,
 }
 
 impl Objects {
     pub(crate) fn new(count: usize, words: usize) -> Self {
-        let far_each = words.saturating_sub(NEAR);
-        Self { lines: pages::boxed((0..count).map(|_| Line::default())), far: zeros(count * far_each), far_each }
+        let overflow_each = words.saturating_sub(INLINE_WORDS);
+        Self {
+            lines: pages::boxed((0..count).map(|_| Line::default())),
+            overflow: zeros(count * overflow_each),
+            overflow_each,
+        }
     }
 
     /// What so many take.
     pub(crate) const fn bytes(count: usize, words: usize) -> u64 {
-        count as u64 * (size_of::<Line>() + words.saturating_sub(NEAR) * size_of::<AtomicU64>()) as u64
+        count as u64 * (size_of::<Line>() + words.saturating_sub(INLINE_WORDS) * size_of::<AtomicU64>()) as u64
     }
 
     #[inline(always)]
@@ -56,9 +60,9 @@ impl Objects {
 
     #[inline(always)]
     pub(crate) fn word(&self, object: usize, at: usize) -> &AtomicU64 {
-        match at.checked_sub(NEAR) {
+        match at.checked_sub(INLINE_WORDS) {
             None => &self.lines[object].words[at],
-            Some(at) => &self.far[object * self.far_each + at],
+            Some(at) => &self.overflow[object * self.overflow_each + at],
         }
     }
 

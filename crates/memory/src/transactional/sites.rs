@@ -47,23 +47,23 @@ impl Sites {
 }
 
 /// How many sites a core remembers the numbers of without asking: more than a function has.
-const NEAR: usize = 64;
+const CACHED_SITES: usize = 64;
 
 /// A core's own memory of sites' numbers, by open addressing. What finds no place is asked for each time.
-pub(crate) struct NearSites([Option<(Site, u32)>; NEAR]);
+pub(crate) struct SiteCache([Option<(Site, u32)>; CACHED_SITES]);
 
-impl Default for NearSites {
+impl Default for SiteCache {
     fn default() -> Self {
-        Self([None; NEAR])
+        Self([None; CACHED_SITES])
     }
 }
 
-impl NearSites {
+impl SiteCache {
     /// The site's number.
     #[inline]
     pub(crate) fn number(&mut self, site: Site, all: &Sites) -> u32 {
         let home = site.location.line() as usize;
-        for at in (home..home + NEAR).map(|at| at % NEAR) {
+        for at in (home..home + CACHED_SITES).map(|at| at % CACHED_SITES) {
             match self.0[at] {
                 // By address, as to compare two locations is to compare their files' names. A line may have several addresses:
                 // they share a number, which `all` knows.

@@ -82,14 +82,18 @@ pub struct CoreHandle {
     pub(crate) core: usize,
     pub(crate) buffers: Buffers,
     /// Where this core's commits stand: its next one is not before this.
-    pub(crate) place: super::Place,
+    pub(crate) place: super::CommitPosition,
 }
 
 impl CoreHandle {
     /// The sessions of all cores.
     pub(crate) fn all(stm: &Arc<Stm>) -> Vec<Self> {
-        let handle =
-            |core| Self { stm: Arc::clone(stm), core, buffers: Buffers::default(), place: super::Place::default() };
+        let handle = |core| Self {
+            stm: Arc::clone(stm),
+            core,
+            buffers: Buffers::default(),
+            place: super::CommitPosition::default(),
+        };
         (0..stm.cores()).map(handle).collect()
     }
 

@@ -222,7 +222,7 @@ proptest! {
         let world = world(&memory);
         let mut handles = memory.core_handles();
         let mut model = Model::default();
-        let mut last = Place::default();
+        let mut last = CommitPosition::default();
         for (core, ops, aborted) in steps {
             let before = model.clone();
             let mut log = handles[core].log(&memory);
