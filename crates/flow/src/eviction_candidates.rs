@@ -1,9 +1,8 @@
-//! The flows that nobody has answered, and which of them makes room first: a hand goes round their slots (Corbató's clock, without
-//! its second chance).
+//! The flows that may be evicted, and the next one: the CLOCK algorithm (Corbató, 1968) without its second chance.
 //!
-//! A bit for each slot, and above them levels with a bit for each word that has any, so that the next flow is found in a few
-//! steps however many were answered. A list in the order of arrival would take 8 bytes a flow, two neighbours' cache lines with
-//! every change, and would be followed at the memory's latency.
+//! A clock hand goes round a bitmap with one bit for each slot. Above it, each level has one bit for each word of the level below that
+//! isn't 0, so the next candidate is found in a few steps. A linked list in order of arrival would take 8 bytes a flow and touch two
+//! neighbours' cache lines at every change.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,35 +11,35 @@ use alloc::vec::Vec;
 use locality::pages;
 
 pub(crate) struct EvictionCandidates {
-    /// A bit for each slot.
+    /// The flows that may be evicted, one bit a slot.
     lowest: Box<[u64]>,
-    /// The levels above, the lower first; the highest has one word.
+    /// The levels above, lowest first. The highest has one word.
     above: Vec<Box<[u64]>>,
-    /// The slot from which on the next to go is looked for.
+    /// The clock hand: the slot at which the search for the next candidate begins.
     clock_hand: u32,
-    /// How far it goes on when the flow there is gone.
+    /// How far the hand moves when the flow at it is removed.
     stride: u32,
     slots: u32,
 }
 
-/// How the hand goes round.
+/// The order in which the clock hand visits the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SweepOrder {
-    /// From slot to slot, where a new flow takes the place that was left last: so it has its turn a whole round later.
+    /// One slot after the other. A new flow takes the slot that was freed last, so it comes up a whole round later.
     Sequential,
-    /// To and fro by the golden section, where hashes say which slot a flow takes: a hand that went in turn would leave room behind it
-    /// and none ahead.
+    /// In steps of the golden ratio, for indexes that assign slots by hash. A sequential hand would free slots behind itself and none
+    /// ahead.
     GoldenRatio,
 }
 
-/// The golden section as a fraction of 2^32.
+/// The golden ratio as a fraction of 2^32.
 const GOLDEN: u64 = 0x9e37_79b9;
-/// How often a hand that goes to and fro finds nobody before it looks in turn. Looking in turn from anywhere makes gaps grow, for the
-/// larger a gap is the more often the one behind it goes.
+/// After this many misses a hand in golden-ratio steps searches sequentially. A sequential search from anywhere makes gaps grow, since the
+/// flow behind the largest gap is the most likely one to be evicted.
 const MISSES_MAX: usize = 64;
 
 impl EvictionCandidates {
-    /// None of so many slots.
+    /// No candidates, with room for so many slots.
     pub(crate) fn new(slots: usize, order: SweepOrder) -> Self {
         let stride = match order {
             SweepOrder::Sequential => 1,
@@ -70,7 +69,7 @@ impl EvictionCandidates {
         core::iter::once(&mut *self.lowest).chain(self.above.iter_mut().map(|words| &mut **words))
     }
 
-    /// A flow has come to the slot.
+    /// Adds the flow at the slot.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) {
         let mut at = slot as usize;
@@ -85,8 +84,8 @@ impl EvictionCandidates {
         }
     }
 
-    /// The flow at the slot is answered, or gone. If it is the one whose turn it is in a `full` table, or where the hand stands, the hand
-    /// goes on.
+    /// Removes the flow at the slot, because it is protected or gone. The clock hand moves on if it stood there, or if the table is `full`
+    /// and this was the next candidate.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32, full: bool) {
         if slot == self.clock_hand || full && self.first() == Some(slot) {
@@ -103,13 +102,13 @@ impl EvictionCandidates {
         }
     }
 
-    /// The one whose turn it is. To ask moves no hand: not everybody who asks has that flow go.
+    /// The next candidate. The call doesn't move the hand, since not every caller evicts the flow.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         self.from(self.clock_hand)
     }
 
-    /// The one whose turn it is behind this one's, as it looks now.
+    /// The candidate after this slot, as things are now.
     #[inline]
     pub(crate) fn behind(&self, slot: u32) -> Option<u32> {
         self.from(self.next(slot)).filter(|other| *other != slot)
@@ -121,7 +120,7 @@ impl EvictionCandidates {
         if next < self.slots { next } else { next - self.slots }
     }
 
-    /// The first one from the slot on.
+    /// The first candidate at or after the slot.
     #[inline]
     fn from(&self, slot: u32) -> Option<u32> {
         let mut slot = slot;
@@ -136,7 +135,7 @@ impl EvictionCandidates {
         self.at_or_after(slot as usize).or_else(|| self.at_or_after(0)).map(|slot| slot as u32)
     }
 
-    /// Whether there is a flow at the slot, and nobody has answered it.
+    /// True if the flow at the slot is a candidate.
     #[inline(always)]
     pub(crate) fn contains(&self, slot: u32) -> bool {
         self.lowest.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
@@ -162,13 +161,13 @@ impl EvictionCandidates {
     }
 }
 
-/// The first bit of the word with this number, which has one.
+/// The first bit set in the word with this number, which isn't 0.
 #[inline]
 fn lowest(word: usize, words: &[u64]) -> usize {
     word * 64 + words[word].trailing_zeros() as usize
 }
 
-/// A stride of about the golden section that comes by all slots.
+/// A stride of about the golden ratio, coprime to the number of slots, so that it visits all of them.
 fn spread(slots: u32) -> u32 {
     let golden = ((u64::from(slots) * GOLDEN) >> 32) as u32;
     let divides_both = |stride: u32| {
@@ -187,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Against a set: who comes next from the hand on, over slots of several levels and some that end with a word.
+    /// Against a set: the next candidate from the hand on, over several levels and over slot counts that end with a word.
     #[test]
     fn the_hand_finds_whom_a_set_finds() {
         let large = if cfg!(miri) { 5000 } else { 300_000 };
@@ -209,7 +208,7 @@ mod tests {
             let mut random = 7u64;
             for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                // Near each other for some time, so that slots are met again.
+                // Slots near each other for some time, so that they repeat.
                 let slot = ((random >> 40) as u32 % 200 + step / 1000 * 9973) % slots;
                 match random >> 33 & 3 {
                     0 | 1 if set.insert(slot) => {
@@ -217,7 +216,7 @@ mod tests {
                     }
                     2 if set.contains(&slot) => {
                         let full = random >> 35 & 1 == 0;
-                        // The one whose turn it is goes as often as others.
+                        // The next candidate is removed as often as others.
                         let slot = next(&set, clock_hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
                         let goes_on = slot == clock_hand || full && next(&set, clock_hand) == Some(slot);
                         clock_hand = if goes_on { on(slot) } else { clock_hand };
@@ -252,7 +251,7 @@ mod tests {
         assert_eq!((none.first(), none.bytes()), (None, 8));
     }
 
-    /// Whoever takes the place of the one that went is the last to go.
+    /// A flow in the slot of the last evicted one is evicted last.
     #[test]
     fn a_flood_goes_in_the_order_of_its_arrival() {
         let mut bits = EvictionCandidates::new(100, SweepOrder::Sequential);
