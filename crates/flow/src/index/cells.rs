@@ -1,4 +1,4 @@
-//! Cells of a hash and an entry's number, as the open-addressing designs that point at entries have them.
+//! An array of cells, each a hash and an entry's number, for the open-addressing designs.
 
 use core::ops::{Deref, DerefMut};
 
@@ -8,13 +8,13 @@ use locality::prefetch;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct HashCell {
-    /// 32 bits of the hash: which, is the design's matter.
+    /// 32 bits of the hash; the design chooses which.
     pub(super) hash: u32,
-    /// The entry's number plus one; 0 for a free cell.
+    /// The entry's number plus 1; 0 in a free cell.
     pub(super) entry: u32,
 }
 
-/// Cells in a row, free at first.
+/// An array of cells, all free at first.
 pub(super) struct HashCells {
     region: Region,
     count: usize,
@@ -29,7 +29,7 @@ impl HashCells {
         self.region.bytes()
     }
 
-    /// Brings a cell near.
+    /// Prefetches a cell.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: usize) {
         prefetch::address(self.region.base().as_ptr().wrapping_add(at * size_of::<HashCell>()));

@@ -1,9 +1,9 @@
-//! Which cores are in a burst, so that what one took away is used again only once no other can still be looking at it: epochs
-//! (Fraser, "Practical lock-freedom", 2004).
+//! Epoch-based reclamation (Fraser, "Practical lock-freedom", 2004): memory that one core has retired is reused only when no other core can
+//! still be reading it.
 //!
-//! A core announces the epoch in which its burst begins, and looks at nothing until everybody can see that. What is taken away
-//! carries the epoch in which that happened; it is free once each core is in no burst, or in one that began in a later epoch.
-//! Nobody waits for a core that is in no burst, and whoever is in one waits for nobody.
+//! A core announces the current epoch at the start of a burst, and reads nothing before all cores can see that. Retired memory carries the
+//! epoch in which it was retired. It is free once each core is outside a burst, or in one that began in a later epoch. No core waits for a
+//! core outside a burst, and a core in a burst waits for none.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,18 +13,19 @@ use core::fmt;
 use crate::shared::guard::StepPermit;
 use crate::shared::sync::{AtomicU64, Ordering, broken, fence};
 
-/// The cores that use a table.
+/// The reclamation epoch, and what each core of a table has announced.
 pub struct Epochs {
-    /// From 1 on.
+    /// The current epoch, from 1 on.
     epoch: AtomicU64,
     cores: Box<[Announced]>,
 }
 
-/// The epoch in which the core's burst began, or 0 if it is in none. Two lines, for processors fetch lines in pairs.
+/// The epoch in which the core's burst began, or 0 outside a burst. It has two cache lines of its own, since processors fetch lines in
+/// pairs.
 #[repr(align(128))]
 struct Announced(AtomicU64);
 
-/// One of the cores. It is in a burst from [`enter`](StepPermit::enter) to [`leave`](StepPermit::leave).
+/// A core that takes part in epoch-based reclamation. It is in a burst from [`enter`](StepPermit::enter) to [`leave`](StepPermit::leave).
 pub struct EpochMember {
     epochs: Arc<Epochs>,
     core: usize,
@@ -38,7 +39,7 @@ impl fmt::Debug for EpochMember {
 }
 
 impl EpochMember {
-    /// So many cores, none of them in a burst.
+    /// The members for so many cores, all outside a burst.
     #[must_use]
     pub fn all(cores: usize) -> Vec<Self> {
         let announced = (0..cores).map(|_| Announced(AtomicU64::new(0))).collect();
@@ -46,7 +47,7 @@ impl EpochMember {
         (0..cores).map(|core| Self { epochs: Arc::clone(&epochs), core, is_in: false }).collect()
     }
 
-    /// This core and the others.
+    /// The epochs of this core and the others.
     #[must_use]
     pub const fn epochs(&self) -> &Arc<Epochs> {
         &self.epochs
@@ -55,13 +56,13 @@ impl EpochMember {
     #[inline]
     fn announce(&mut self) {
         let Epochs { epoch, cores } = &*self.epochs;
-        // ORDERING: Relaxed. An older epoch than the present one only keeps others waiting longer.
+        // ORDERING: Relaxed. An older epoch only keeps others waiting longer.
         let epoch = epoch.load(Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `Epochs::is_over`: what this core read in earlier bursts it has read.
+        // ORDERING: Release pairs with the Acquire in `Epochs::is_over`: this core's reads of earlier bursts are done.
         cores[self.core].0.store(epoch, Ordering::Release);
         if !broken!(LateEntry) {
-            // ORDERING: SeqCst pairs with the fence in `Epochs::epoch`: of a core that begins a burst and one that has taken
-            // something away at least one sees the other's. So whoever begins unseen finds it taken away.
+            // ORDERING: SeqCst pairs with the fence in `Epochs::epoch`: of a core that begins a burst and one that has retired memory, at
+            // least one sees the other's write. So a core whose announcement isn't seen finds the memory retired.
             fence(Ordering::SeqCst);
         }
         self.is_in = true;
@@ -98,25 +99,25 @@ impl Drop for EpochMember {
 }
 
 impl Epochs {
-    /// The epoch of what has been taken away by now.
+    /// The epoch for memory that has been retired by now.
     pub(super) fn epoch(&self) -> u64 {
-        // ORDERING: SeqCst pairs with the fence in `EpochMember::announce`, as told there. A core that has seen what was taken away
-        // read the epoch ahead of its own fence, so it has announced this one or an older one.
+        // ORDERING: SeqCst pairs with the fence in `EpochMember::announce`, see there. A core that has seen the retired memory read the
+        // epoch before its own fence, so it has announced this epoch or an older one.
         fence(Ordering::SeqCst);
-        // ORDERING: Relaxed. The fence keeps it behind.
+        // ORDERING: Relaxed. The fence above orders it.
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Whether every burst is over that may have begun before something was taken away in `epoch`.
+    /// True if every burst is over that may have begun before memory was retired in `epoch`.
     pub(super) fn is_over(&self, epoch: u64) -> bool {
         if broken!(EarlyReuse) {
             return true;
         }
-        // Epochs that begin from now on can be told from those.
-        // ORDERING: Relaxed. A number and nothing else; where the exchange fails another core has gone on.
+        // Advances the epoch, so that bursts that begin later differ from earlier ones. ORDERING: Relaxed. Nothing but the number is read.
+        // If the exchange fails, another core has advanced the epoch.
         let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::Relaxed, Ordering::Relaxed);
         self.cores.iter().all(|Announced(core)| {
-            // ORDERING: Acquire pairs with the Release in `EpochMember::announce` and `leave`: that core has read what it did.
+            // ORDERING: Acquire pairs with the Release in `EpochMember::announce` and `leave`: that core's reads are done.
             let began = core.load(Ordering::Acquire);
             began == 0 || began > epoch
         })

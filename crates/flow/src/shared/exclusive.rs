@@ -1,4 +1,4 @@
-//! What a shared table does with a [`Table`] while it holds it alone.
+//! The operations of a shared table on a [`Table`] to which it has exclusive access.
 
 use packet::{Key, Nanos};
 
@@ -6,10 +6,10 @@ use crate::index::CuckooPp;
 use crate::shared::Insertion;
 use crate::{Index, Slot, Table};
 
-/// Units of ageing that a new flow may cost when there is no room.
+/// How many units of ageing an insertion may do if there is no room.
 const RECLAIMS: usize = 8;
 
-/// A table whose expiry is logical in every operation.
+/// A table in which expired flows count as absent.
 pub(super) struct ExclusiveTable<K, V, I = CuckooPp>(pub(super) Table<K, V, I>);
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> ExclusiveTable<K, V, I> {
@@ -58,7 +58,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> ExclusiveTable<K, V, I> {
         is_alive.then_some(value)
     }
 
-    /// One unit of the work of ageing.
+    /// Does one unit of ageing.
     #[inline]
     pub(super) fn reclaim(&mut self, now: Nanos) -> usize {
         usize::from(self.0.reclaim(now).map(|slot| self.0.remove(slot)).is_some())
@@ -70,7 +70,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> ExclusiveTable<K, V, I> {
         self.0.find(key, hash).filter(|slot| self.0.deadline(*slot) > now)
     }
 
-    /// Takes a dead flow away, if a bounded search finds one.
+    /// Removes an expired flow if a bounded search finds one.
     #[cold]
     fn make_room(&mut self, hash: u64, now: Nanos) -> bool {
         let neighbour = self.0.expired_near(hash, now);

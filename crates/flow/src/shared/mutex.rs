@@ -1,7 +1,7 @@
-//! One table under one lock, the plainest way to share it: the first rung of the ladder in Herlihy, Shavit, "The Art of
-//! Multiprocessor Programming" (chapter 13, "coarse-grained"), and what the others are held against.
+//! One table under one lock: coarse-grained synchronisation (Herlihy, Shavit, "The Art of Multiprocessor Programming", chapter 13). The
+//! other shared tables are compared with it.
 //!
-//! The lock is the standard library's, which puts a core to sleep that waits for long.
+//! The lock is the standard library's, which puts a core to sleep that waits long.
 
 use locality::prefetch;
 use packet::{Key, Nanos};
@@ -12,7 +12,7 @@ use crate::shared::sync::{Mutex, PoisonError};
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};
 
-/// The table. A core looks up and writes while all others wait.
+/// A flow table under one mutex.
 pub struct Locked<K, V, I = CuckooPp> {
     table: Mutex<ExclusiveTable<K, V, I>>,
     capacity: usize,
@@ -21,7 +21,7 @@ pub struct Locked<K, V, I = CuckooPp> {
 }
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
-    /// An empty table as planned.
+    /// An empty table with these parameters.
     ///
     /// # Panics
     /// As [`Table::planned`] does.
@@ -32,7 +32,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
         Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(ExclusiveTable(table)) }
     }
 
-    /// A panic of another core inside an operation left the table whole.
+    /// Ignores poisoning: a panic inside an operation leaves the table consistent.
     #[inline]
     fn with<T>(&self, work: impl FnOnce(&mut ExclusiveTable<K, V, I>) -> T) -> T {
         work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
@@ -49,7 +49,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Locked<K,
         key.hash(self.seed)
     }
 
-    /// What the lock guards can't be asked for without it.
+    /// Prefetches the lock; what it guards can't be prefetched without it.
     #[inline]
     fn prefetch(&self, _: u64) {
         prefetch::start(&self.table);

@@ -1,17 +1,16 @@
-//! A test-and-test-and-set spin lock (Rudolph, Segall: ISCA '84): who waits reads its own copy of the line until the lock
-//! looks free, and only then writes. With back-off it is what Anderson (IEEE TPDS '90) found to do best among the simple
-//! ones.
+//! A test-and-test-and-set spin lock with back-off (Rudolph, Segall: ISCA '84; Anderson, IEEE TPDS '90). A waiting core reads its cached
+//! copy of the lock until it looks free, and only then writes.
 
 use crate::shared::sync::{AtomicBool, Ordering, Pause, UnsafeCell, broken};
 
-/// Something that one core at a time may use.
+/// A value under a spin lock.
 pub(super) struct SpinLock<T> {
     held: AtomicBool,
     content: UnsafeCell<T>,
 }
 
-// SAFETY: whoever reaches the content holds the lock, so it is used by one thread at a time; sharing the lock thus only ever
-// sends the content from one thread to another.
+// SAFETY: only the holder of the lock reaches the content, so one thread uses it at a time. Sharing the lock sends the content between
+// threads.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -19,7 +18,7 @@ impl<T> SpinLock<T> {
         Self { held: AtomicBool::new(false), content: UnsafeCell::new(content) }
     }
 
-    /// Does the work while nobody else uses the content. Work that asks for the same lock waits forever.
+    /// Runs `work` with the lock held. It deadlocks if `work` takes the same lock.
     #[inline]
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         self.lock();
@@ -31,7 +30,7 @@ impl<T> SpinLock<T> {
     #[inline]
     fn lock(&self) {
         let mut pause = Pause::default();
-        // ORDERING: Acquire pairs with the Release in `Unlock::drop`: what the last holder did is seen. Relaxed on failure, for
+        // ORDERING: Acquire pairs with the Release in `Unlock::drop`, so this core sees what the last holder did. Relaxed on failure:
         // nothing is read then.
         let take = || self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // ORDERING: Relaxed. A hint whether to try; the exchange orders.
@@ -41,7 +40,7 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// Gives the lock back, also when the work panics.
+/// Releases the lock, also on a panic.
 struct Unlock<'a>(&'a AtomicBool);
 
 impl Drop for Unlock<'_> {
