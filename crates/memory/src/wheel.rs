@@ -1,7 +1,7 @@
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP '87, scheme 7) of eight levels of 64 lists, on ticks of 2^20 ns, over
-//! numbers that are kept elsewhere: in a core's own cells, or in words that cores share.
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP '87, scheme 7) with eight levels of 64 lists and ticks of 2^20 ns. Its numbers lie
+//! elsewhere: in a core's own cells, or in words that cores share.
 //!
-//! Putting a deadline off is no matter of the wheel: an index stays where it is and is moved on when its old turn comes.
+//! Putting a deadline off doesn't touch the wheel: the index stays on its list and is moved on when the old deadline comes up.
 
 /// Deadlines are rounded up to ticks of 2^20 ns, about a millisecond.
 pub(crate) const TICK_BITS: u32 = 20;
@@ -9,37 +9,37 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 /// Enough for every deadline: 8 * 6 + 20 bits is more than 64.
 pub(crate) const LEVELS: usize = 8;
-/// How many indices one turn may move before it gives up for now.
+/// How many indices one call of [`Wheel::advance`] may move.
 pub(crate) const WORK: usize = 8;
-/// The lists: one of the free, then one for each slot of each level.
+/// The lists: the free list, then one for each slot of each level.
 pub(crate) const FREE: u32 = 0;
 pub(crate) const LISTS: usize = 1 + LEVELS * SLOTS;
 
-/// A number of 32 bits. Nodes are indices, then the ends of lists; each is a member of a circular, doubly linked list.
+/// A 32-bit field. Nodes are indices, then the ends of lists; each is a member of a circular doubly linked list.
 #[derive(Clone, Copy)]
 pub(crate) enum Half {
     Next(u32),
     Prev(u32),
     List(u32),
-    /// The list whose indices are being moved to lower levels, if any: all of it is due before what lies there.
+    /// The list that is being cascaded to lower levels, if any. All of it is due before the entries of those levels.
     Cascading,
 }
 
-/// A number of 64 bits.
+/// A 64-bit field.
 #[derive(Clone, Copy)]
 pub(crate) enum Word {
-    /// Which slots of a level have anything in them.
+    /// A level's occupancy bitmap.
     Occupied(usize),
-    /// The tick that the wheel stands at. Everything in it is due then or later, and lies at the level of the highest group of
-    /// six bits in which its tick differs from this one.
+    /// The wheel's current tick. All entries are due then or later. An entry lies at the level of the highest group of six bits in which
+    /// its tick differs from this one.
     Position,
-    /// Nothing is due before this point, so that most turns end at once.
+    /// Nothing is due before this time, so most calls end at once.
     QuietUntil,
 }
 
-/// A wheel, wherever its numbers are.
+/// A timing wheel over fields that the implementor stores.
 pub(crate) trait Wheel {
-    /// Why a number can't be had now.
+    /// The reason why a field can't be read now.
     type Fault;
 
     fn half(&self, at: Half) -> u32;
@@ -53,7 +53,7 @@ pub(crate) trait Wheel {
     /// The node that stands for a list. It is above all indices.
     fn end(&self, list: u32) -> u32;
 
-    /// The first of a list, if it has any.
+    /// The first index of a list.
     #[inline]
     fn first(&self, list: u32) -> Option<u32> {
         let end = self.end(list);
@@ -61,7 +61,7 @@ pub(crate) trait Wheel {
         (first != end).then_some(first)
     }
 
-    /// Appends an index that is in no list.
+    /// Appends an index that is on no list.
     #[inline]
     fn push(&mut self, index: u32, list: u32) {
         let end = self.end(list);
@@ -77,7 +77,7 @@ pub(crate) trait Wheel {
         }
     }
 
-    /// Takes an index out of its list.
+    /// Removes an index from its list.
     #[inline]
     fn unlink(&mut self, index: u32) {
         let (prev, next) = (self.half(Half::Prev(index)), self.half(Half::Next(index)));
@@ -90,7 +90,7 @@ pub(crate) trait Wheel {
         }
     }
 
-    /// Puts an index that is in no list where its deadline says, seen from the wheel's position.
+    /// Puts an index that is on no list on the list for its deadline, as seen from the current tick.
     #[inline]
     fn arm(&mut self, index: u32, deadline: u64) {
         let position = self.word(Word::Position);
@@ -106,8 +106,8 @@ pub(crate) trait Wheel {
         }
     }
 
-    /// The occupied slot that begins first: its list, and when. Lower levels come before higher ones, save for the list
-    /// whose slot the wheel has just entered.
+    /// The next list that isn't empty, and its first tick. Lower levels come before higher ones, except for the list that is being
+    /// cascaded.
     #[inline]
     fn soonest(&mut self) -> Option<(u32, u64)> {
         let cascading = self.half(Half::Cascading);
@@ -124,7 +124,7 @@ pub(crate) trait Wheel {
         Some(((1 + level * SLOTS) as u32 + slot, (above + u64::from(slot)) << shift))
     }
 
-    /// The turn of what is due, in order, for a bounded number of moves: one index, which is among the free then.
+    /// Moves or expires due indices in order, up to a fixed number. Returns an index that expired; it is on the free list then.
     fn advance(&mut self, now: u64) -> Result<Option<usize>, Self::Fault> {
         let now_tick = now >> TICK_BITS;
         self.set_word(Word::QuietUntil, 0);
@@ -160,7 +160,7 @@ fn place(list: u32) -> (usize, usize) {
     (list / SLOTS, list % SLOTS)
 }
 
-/// The first tick that begins at or after a point.
+/// The first tick that begins at or after a time.
 #[inline]
 pub(crate) fn tick_after(point: u64) -> u64 {
     (point >> TICK_BITS) + u64::from(point.trailing_zeros() < TICK_BITS)

@@ -1,4 +1,4 @@
-//! A bounded pool of indices with ageing, in a core's own memory: see [`Wheel`].
+//! A bounded pool of indices with deadlines, in a core's own memory, on a hierarchical timing wheel ([`Wheel`]).
 
 use core::cell::Cell;
 use core::convert::Infallible;
@@ -10,12 +10,12 @@ use super::{Local, LocalTx};
 use crate::Allocator;
 use crate::wheel::{FREE, Half, LEVELS, LISTS, Wheel, Word};
 
-/// A pool in local memory, 24 bytes an index. Indices are given out in the order in which they were given back.
+/// A pool in local memory, 24 bytes an index. The index that was freed first is allocated first.
 ///
-/// [`expire`](Allocator::expire) frees an index in the tick after its deadline, and in the order of those ticks. Deadlines
-/// that had passed already when they were set count from then.
+/// [`expire`](Allocator::expire) frees an index in the tick after its deadline, in the order of those ticks. A deadline that has already
+/// passed when it is set counts from then.
 pub struct LocalAllocator {
-    /// One for each index, then one for each list: the list's end and beginning.
+    /// A node for each index, then one for each list: the list's end and beginning.
     nodes: Zeros<Node>,
     capacity: u32,
     occupied: [Cell<u64>; LEVELS],
@@ -24,13 +24,13 @@ pub struct LocalAllocator {
     quiet_until: Cell<u64>,
 }
 
-/// A deadline, then [`NEXT`], [`PREV`] and [`LIST`]. Zeros are an index on the list of the free, between those with the numbers ahead and
-/// behind: so nothing need be written before an index is used.
+/// A deadline, then [`NEXT`], [`PREV`] and [`LIST`]. Zeros mean an index on the free list, between its neighbours by number, so nothing has
+/// to be written before an index is used.
 type Node = (Cell<u64>, [Cell<u32>; 3]);
 
-/// The node behind this one, less its own number and one.
+/// The next node's number, minus the number behind this node's.
 const NEXT: usize = 0;
-/// The node ahead of this one, less its own number and plus one.
+/// The previous node's number, minus the number before this node's.
 const PREV: usize = 1;
 /// The list that the node is in.
 const LIST: usize = 2;
@@ -64,7 +64,7 @@ impl LocalAllocator {
         pool
     }
 
-    /// What a pool takes.
+    /// A pool's memory in bytes.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         (capacity + LISTS) as u64 * size_of::<Node>() as u64
     }
@@ -94,11 +94,11 @@ impl LocalAllocator {
     }
 }
 
-/// The pool's numbers, for its wheel.
+/// The fields of the pool, for its wheel.
 struct PoolNumbers<'a>(&'a LocalAllocator);
 
 impl PoolNumbers<'_> {
-    /// Where the number is kept, and what it is there less of.
+    /// The cell of the number, and what is subtracted from the number in it.
     #[inline(always)]
     fn at(&self, at: Half) -> (&Cell<u32>, u32) {
         match at {

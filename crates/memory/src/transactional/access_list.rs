@@ -1,20 +1,20 @@
-//! What a transaction notes down: the first few beside it, the rest in room that outlives it.
+//! A list of a transaction's accesses: the first few inline, the rest in a heap buffer that outlives the transaction.
 
 use alloc::vec::Vec;
 use core::mem;
 
-/// Words of one kind with what they said, in the order in which they were met.
+/// The read set, the locked objects or the undo log: references with a number each, in order.
 ///
-/// Most steps note a few. To take a vector from where it outlives its contents' lifetime and to give it back costs 10 ns each
-/// time, as much as such a step, so it is taken when it is needed.
+/// Most transactions have a few entries. The heap buffer is taken over from the handle only when it is needed, since converting its
+/// lifetime and giving it back takes as long as a short step.
 pub(crate) struct AccessList<'a, T, const INLINE: usize> {
     inline: [Option<(&'a T, u64)>; INLINE],
-    /// How many of those hold one.
+    /// How many inline entries there are.
     len: usize,
     heap: Vec<(&'a T, u64)>,
 }
 
-/// Room for notes, with none in it.
+/// An empty buffer for entries.
 pub(crate) type SpareHeap<T> = Vec<(&'static T, u64)>;
 
 impl<'a, T, const INLINE: usize> AccessList<'a, T, INLINE> {
@@ -22,10 +22,10 @@ impl<'a, T, const INLINE: usize> AccessList<'a, T, INLINE> {
         Self { inline: [None; INLINE], len: 0, heap: Vec::new() }
     }
 
-    /// Notes one more.
+    /// Adds an entry.
     #[inline(always)]
     pub(crate) fn push(&mut self, word: &'a T, said: u64, spare: &mut SpareHeap<T>) {
-        // A burst's transaction notes a hundred, and has taken the room.
+        // A burst's transaction has a hundred entries, and has taken the buffer.
         if self.heap.len() < self.heap.capacity() {
             self.heap.push((word, said));
         } else if let Some(inline) = self.inline.get_mut(self.len) {
@@ -55,12 +55,12 @@ impl<'a, T, const INLINE: usize> AccessList<'a, T, INLINE> {
         self.inline[..self.len].iter().copied().flatten().chain(self.heap.iter().copied())
     }
 
-    /// Forgets them all, and gives the room back if it was taken.
+    /// Clears the list and gives the buffer back if it was taken.
     #[inline]
     pub(crate) fn clear(&mut self, spare: &mut SpareHeap<T>) {
         if !self.heap.is_empty() {
             self.heap.clear();
-            // Collecting nothing in place keeps the room.
+            // Collecting in place keeps the capacity.
             let emptied = mem::take(&mut self.heap).into_iter();
             *spare = emptied.map(|_| -> (&'static T, u64) { unreachable!("it was cleared") }).collect();
         }

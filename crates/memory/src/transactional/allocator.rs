@@ -1,5 +1,5 @@
-//! A bounded pool of indices with ageing, shared out among the cores: each takes from a pool of its own and expires what is
-//! there, and steals from the fullest when its own is used up.
+//! A bounded pool of indices with deadlines, divided among the cores. Each core allocates and expires indices of its own pool, and steals
+//! from the fullest pool when its own is used up.
 
 use alloc::boxed::Box;
 
@@ -13,28 +13,28 @@ use super::{Conflict, Transactional};
 use crate::Allocator;
 use crate::wheel::{FREE, Half, LISTS, Wheel, Word};
 
-/// A pool in transactional memory: a line for each index.
+/// A pool in transactional memory: a cache line for each index.
 ///
-/// [`expire`](Allocator::expire) is as the local pool's, over the indices of the pool of the core that asks.
+/// [`expire`](Allocator::expire) works as in the local pool, on the pool of the calling core.
 pub struct TxAllocator {
-    /// Deadline and state, under the index's lock; its place in a list, under that of the pool it belongs to.
+    /// Deadline and state, under the index's lock; the list links, under the lock of the pool that the index belongs to.
     indices: Objects,
-    /// Each core's wheel, and how many of its indices are free.
+    /// Each core's timing wheel and its number of free indices.
     pools: Objects,
-    /// Beginning and end of each list of each pool.
+    /// The first and last index of each list of each pool.
     ends: Box<[AtomicU64]>,
 }
 
-/// An index's words.
+/// The words of an index.
 const DEADLINE: usize = 0;
-/// Twice the pool that it belongs to, and one if it is in use.
+/// Twice the pool's number, plus 1 if the index is in use.
 const STATE: usize = 1;
 const NEXT: usize = 2;
 const PREV: usize = 3;
 const LIST: usize = 4;
 const INDEX_WORDS: usize = 5;
 
-/// A pool's words.
+/// The words of a pool.
 const POSITION: usize = 0;
 const QUIET_UNTIL: usize = 1;
 const CASCADING: usize = 2;
@@ -42,7 +42,7 @@ const FREE_COUNT: usize = 3;
 const OCCUPIED: usize = 4;
 const POOL_WORDS: usize = OCCUPIED + crate::wheel::LEVELS;
 
-/// How many indices a core takes from another's pool at most.
+/// The most indices that a core steals at once.
 const STOLEN_MAX: u64 = 16;
 
 impl TxAllocator {
@@ -75,7 +75,7 @@ impl TxAllocator {
         pool
     }
 
-    /// What a pool takes, but for the ends of the lists of each core.
+    /// A pool's memory in bytes, except the ends of each core's lists.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         Objects::bytes(capacity, INDEX_WORDS)
     }
@@ -85,7 +85,7 @@ impl TxAllocator {
         assert!(index < self.indices.len(), "index {index} is outside a pool of {}", self.indices.len());
     }
 
-    /// Whether an index is in use, the pool that it belongs to, and its deadline.
+    /// Whether an index is in use, its pool, and its deadline.
     #[inline(always)]
     fn state<'a>(&'a self, tx: &mut Tx<'a>, index: usize, access: Access) -> Result<(bool, usize, u64), Conflict> {
         let [deadline, state] = self.indices.load::<[u64; 2]>(tx, index, access)?;
@@ -107,7 +107,7 @@ impl TxAllocator {
         tx.set(count, Tx::get(count).wrapping_add_signed(change));
     }
 
-    /// Takes a free index of a pool; both are locked.
+    /// Allocates a free index of a pool; both are locked.
     fn take<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, index: usize, deadline: Nanos) {
         let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
         wheel.unlink(index as u32);
@@ -117,7 +117,7 @@ impl TxAllocator {
         tx.set(self.indices.word(index, STATE), (pool as u64) << 1 | 1);
     }
 
-    /// Gives an index of this core's back whose deadline has passed, if one comes to light.
+    /// Frees an expired index of this core's pool, if it finds one.
     #[inline(never)]
     fn advance<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
         let core = tx.core();
@@ -131,7 +131,7 @@ impl TxAllocator {
         Ok(index)
     }
 
-    /// Takes some of the free indices of the pool that has most; `false` when there are none left.
+    /// Steals some free indices of the fullest pool; `false` if no index is free.
     #[cold]
     fn steal<'a>(&'a self, tx: &mut Tx<'a>, core: usize, access: Access) -> Result<bool, Conflict> {
         let mut most = (0, core);
@@ -158,12 +158,12 @@ impl TxAllocator {
     }
 }
 
-/// A pool's numbers, for its wheel; the pool is locked.
+/// The fields of a pool, for its wheel; the pool is locked.
 struct PoolNumbers<'t, 'a> {
     tx: &'t mut Tx<'a>,
     of: &'a TxAllocator,
     pool: usize,
-    /// For what deadlines are looked at, if they are.
+    /// The access that reads deadlines, if any does.
     operation: Option<Access>,
 }
 

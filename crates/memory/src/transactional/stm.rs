@@ -1,4 +1,5 @@
-//! What all cores of a transactional memory share besides its objects: the clock and the turns.
+//! State that all cores of a transactional memory share besides its objects: the global version clock, and the queue of irrevocable
+//! transactions.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,17 +8,17 @@ use super::log::Buffers;
 use super::sites::Sites;
 use super::sync::{AtomicU64, Ordering, Pause};
 
-/// On a line of its own: others are written by others.
+/// A value on cache lines of its own, as cores write different ones.
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
-/// What all cores share.
+/// State that all cores share.
 pub(crate) struct Stm {
-    /// How many transactions have written something: the version of what was written last.
+    /// The global version clock: the number of transactions that have written.
     pub(crate) clock: Apart<AtomicU64>,
-    /// How many cores are at or wait for a turn. Every transaction looks at it, and it is seldom written.
+    /// How many cores run or wait for an irrevocable transaction. Every transaction reads it; it is written seldom.
     irrevocable: Apart<AtomicU64>,
-    /// The ticket that has its turn now, and the next to be drawn.
+    /// A ticket lock for irrevocable transactions: the ticket being served and the next one.
     serving: Apart<AtomicU64>,
     next: AtomicU64,
     cores: usize,
@@ -40,32 +41,33 @@ impl Stm {
         self.cores
     }
 
-    /// Waits as long as others have turns. Whoever misses one gets in its way for one transaction more: the turn waits for it.
+    /// Waits while there are irrevocable transactions. A transaction that overlooks one runs beside it; the irrevocable one waits for its
+    /// locks.
     #[inline]
     pub(crate) fn wait_for_irrevocable(&self) {
         let mut pause = Pause::default();
-        // ORDERING: Relaxed. What turns do is ordered by the objects' locks; this only keeps out of their way.
+        // ORDERING: Relaxed. The objects' locks order irrevocable transactions; this wait only reduces conflicts.
         while self.irrevocable.0.load(Ordering::Relaxed) != 0 {
             pause.wait();
         }
     }
 
-    /// Takes a turn, which lasts until [`end_irrevocable`](Self::end_irrevocable). Turns are taken in the order in which they were asked for,
-    /// and a core asks for one at a time, so the wait is bounded by the others' turns.
+    /// Waits for this core's irrevocable transaction, which lasts until [`end_irrevocable`](Self::end_irrevocable). They run in the order
+    /// of the calls, and each core asks for one at a time, so the wait is bounded by the transactions of the other cores.
     #[cold]
     pub(crate) fn begin_irrevocable(&self) {
         // ORDERING: Relaxed, as in `wait_for_irrevocable`.
         self.irrevocable.0.fetch_add(1, Ordering::Relaxed);
-        // ORDERING: Relaxed. A number that nobody else draws.
+        // ORDERING: Relaxed. Each core draws another number.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut pause = Pause::default();
-        // ORDERING: Acquire, with `end_irrevocable`: what the turn before did is done.
+        // ORDERING: Acquire, with `end_irrevocable`: the previous irrevocable transaction is done.
         while self.serving.0.load(Ordering::Acquire) != ticket {
             pause.wait();
         }
     }
 
-    /// Ends a turn.
+    /// Ends this core's irrevocable transaction.
     pub(crate) fn end_irrevocable(&self) {
         // ORDERING: Release, with `begin_irrevocable`.
         self.serving.0.fetch_add(1, Ordering::Release);
@@ -74,19 +76,18 @@ impl Stm {
     }
 }
 
-/// A core's place at a transactional memory. There is one for each core, and a core uses its own alone: aligned so that no two
-/// share a line.
+/// A core's handle on a transactional memory. Each core has its own, aligned so that no two share a cache line.
 #[repr(align(128))]
 pub struct CoreHandle {
     pub(crate) stm: Arc<Stm>,
     pub(crate) core: usize,
     pub(crate) buffers: Buffers,
-    /// Where this core's commits stand: its next one is not before this.
+    /// The position of this core's last commit; its next one is not before it.
     pub(crate) place: super::CommitPosition,
 }
 
 impl CoreHandle {
-    /// The sessions of all cores.
+    /// The handles of all cores.
     pub(crate) fn all(stm: &Arc<Stm>) -> Vec<Self> {
         let handle = |core| Self {
             stm: Arc::clone(stm),
