@@ -81,7 +81,7 @@ const SKEW: Case = Case {
     serial: &[(&[0, 0], [1, 2]), (&[0, 0], [2, 1])],
 };
 
-/// Both raise one cell: no rise may be lost, and with so little patience turns are taken.
+/// Both raise one cell: no rise may be lost, and with so few retries irrevocable transactions are needed.
 const RAISES: Case = Case {
     steps: [&[Step::Committed(raise_first)], &[Step::Committed(raise_first)]],
     serial: &[(&[1, 2], [2, 0]), (&[2, 1], [2, 0])],

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::kept::{Session, utc};
 use super::paper::PROGRAMS;
 use super::plot::{Line, Plot, Point};
+use super::run_cache::{Campaign, utc};
 use super::table::markdown;
 use super::{FAR_LINE, PROCESSES, Results, claims, disturbance};
 
@@ -199,9 +199,9 @@ fn head(results: &Results) -> Result<String> {
     } else {
         ""
     };
-    let sessions = &results.machine.sessions;
+    let campaigns = &results.machine.campaigns;
     let load = |load: &str| load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
-    let busiest = sessions.values().map(|(session, _)| load(&session.load)).fold(0.0_f64, f64::max);
+    let busiest = campaigns.values().map(|(campaign, _)| load(&campaign.load)).fold(0.0_f64, f64::max);
     let busy = if busiest > QUIET {
         "* **The machine was not quiet**: other programs ran on the same processors. That lowers rates of several cores \
          most.\n"
@@ -226,21 +226,21 @@ fn head(results: &Results) -> Result<String> {
          * Mpps are medians of interleaved rounds. In pictures, filled points are measured; hollow points and broken \
          lines are modelled.\n\n",
         results.machine.cores,
-        times(sessions),
-        disturbed = disturbance::told(&results.runs)
+        times(campaigns),
+        disturbed = disturbance::summary(&results.runs)
     ))
 }
 
 /// When the runs were made: of those of several sessions, which.
-fn times(sessions: &BTreeMap<u64, (Session, Vec<String>)>) -> String {
-    let when = |session: &Session| format!("{}, load averages then {}", utc(session.start_s), session.load);
-    if let (1, Some((session, _))) = (sessions.len(), sessions.values().next()) {
-        return format!("* The runs began {}.\n", when(session));
+fn times(campaigns: &BTreeMap<u64, (Campaign, Vec<String>)>) -> String {
+    let when = |campaign: &Campaign| format!("{}, load averages then {}", utc(campaign.start_s), campaign.load);
+    if let (1, Some((campaign, _))) = (campaigns.len(), campaigns.values().next()) {
+        return format!("* The runs began {}.\n", when(campaign));
     }
     let mut out =
-        format!("* **The runs are of {} times**, since they were interrupted and continued:\n", sessions.len());
-    for (session, runs) in sessions.values() {
-        out += &format!("  * begun {}: {}.\n", when(session), runs.join(", "));
+        format!("* **The runs are of {} times**, since they were interrupted and continued:\n", campaigns.len());
+    for (campaign, runs) in campaigns.values() {
+        out += &format!("  * begun {}: {}.\n", when(campaign), runs.join(", "));
     }
     out
 }

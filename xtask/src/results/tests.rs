@@ -48,8 +48,8 @@ fn link(cost: f64) -> Value {
     json!({ "link": rows, "command": "millrace bench --link-loss" })
 }
 
-fn quiet(start_s: u64) -> Session {
-    Session { start_s, load: "0.10, 0.20, 0.30".into() }
+fn quiet(start_s: u64) -> Campaign {
+    Campaign { start_s, load: "0.10, 0.20, 0.30".into() }
 }
 
 /// Results of every run that is planned. Shared falls, scr rises, and nothing else does.
@@ -78,7 +78,7 @@ fn canned(cores: usize) -> Results {
         runs.insert(name, value);
     }
     let names: Vec<String> = runs.keys().cloned().collect();
-    let machine = Machine { cores, sessions: BTreeMap::from([(0, (quiet(0), names))]) };
+    let machine = Machine { cores, campaigns: BTreeMap::from([(0, (quiet(0), names))]) };
     Results {
         quick: false,
         machine,
@@ -215,7 +215,7 @@ fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
     let mut results = canned(2);
     assert!(!page(&results).contains("not quiet"));
     results.quick = true;
-    results.machine.sessions.insert(60, (Session { load: "1.20, 0.20, 0.30".into(), ..quiet(60) }, Vec::new()));
+    results.machine.campaigns.insert(60, (Campaign { load: "1.20, 0.20, 0.30".into(), ..quiet(60) }, Vec::new()));
     assert!(page(&results).contains("**This page is of a quick run**"));
     assert!(page(&results).contains("**The machine was not quiet**"));
     results.runs.remove("sweep");
@@ -237,7 +237,7 @@ fn arguments_come_in_any_order() {
 fn a_page_says_which_runs_are_of_which_time() {
     let mut results = canned(2);
     assert!(page(&results).contains("* The runs began 1970-01-01 00:00 UTC, load averages then 0.10, 0.20, 0.30.\n"));
-    results.machine.sessions.insert(3_600, (quiet(3_600), vec!["sweep".into(), "link/ddos".into()]));
+    results.machine.campaigns.insert(3_600, (quiet(3_600), vec!["sweep".into(), "link/ddos".into()]));
     let page = page(&results);
     assert!(page.contains("**The runs are of 2 times**"));
     assert!(page.contains("  * begun 1970-01-01 01:00 UTC, load averages then 0.10, 0.20, 0.30: sweep, link/ddos.\n"));

@@ -1,5 +1,5 @@
 //! The designs that the memory is not: buffered writes (TL2: Dice, Shalev, Shavit, DISC '06) and several versions (after MV-RLU:
-//! Kim et al., ASPLOS '19), as much of them as an array of numbers needs. Neither has turns, causes or the other structures, and the
+//! Kim et al., ASPLOS '19), as much of them as an array of numbers needs. Neither has irrevocable transactions, causes or the other structures, and the
 //! second never reclaims a version: what they lack costs time, so they look better here than they would be.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
