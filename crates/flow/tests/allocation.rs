@@ -1,4 +1,4 @@
-//! A table allocates when it is made and never again.
+//! A table allocates at its construction and never later.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
