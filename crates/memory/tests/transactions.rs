@@ -1,5 +1,5 @@
-//! A handler written once with `?`, run by four threads at a time in transactional memory, does what some serial order of its
-//! steps would have done. The memory says which order, and a replay in it must agree.
+//! Runs a handler with `?` on four threads in transactional memory. The memory reports the serial order, and a replay in that order must
+//! give the same results.
 #![cfg(not(loom))]
 
 use std::sync::Barrier;
@@ -12,7 +12,7 @@ use packet::{Host, Host4, Key, Nanos};
 const HOSTS: u32 = 24;
 const PORTS: usize = 8;
 
-/// The shape of a translator: hosts share a pool of ports, each pair is known from both sides.
+/// State as in a NAT: hosts share a pool of ports, and each pair is known from both sides.
 struct Shared<M: Memory> {
     pool: M::Allocator,
     by_host: M::Map<Host4, u32>,
@@ -20,7 +20,7 @@ struct Shared<M: Memory> {
     total: M::Vector<u64>,
 }
 
-/// Who has a port, and how many packets came through it; 0 where nobody has it.
+/// The owner of a port and its packet count; 0 if it has no owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Owner {
     host: Host4,
@@ -47,7 +47,7 @@ enum Output {
     Owner(Owner),
 }
 
-/// The owner of a port that nobody has.
+/// The owner of a free port.
 fn nobody() -> Owner {
     Owner { host: host(0), packets: 0 }
 }
@@ -61,7 +61,7 @@ fn shared<M: Memory>(memory: &M) -> Shared<M> {
     }
 }
 
-/// What an author writes.
+/// The handler, as an author writes it.
 fn step<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, input: Input) -> Result<Output, M::Conflict> {
     match input {
         Input::Packet(host, now) => {
@@ -106,7 +106,7 @@ fn release<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, port: usize) -> 
     Ok(())
 }
 
-/// The `count` inputs of one thread, drawn from its seed.
+/// The inputs of one thread, drawn from its seed.
 fn inputs(seed: u64, count: u64) -> impl Iterator<Item = Input> {
     (0..count).map(move |n| {
         let draw = host(n as u32).hash(seed);
@@ -126,7 +126,7 @@ fn host(number: u32) -> Host4 {
     }
 }
 
-/// Runs one input until it commits; how often it failed.
+/// Runs one input until it commits; returns how often it aborted.
 fn run(
     handle: &mut CoreHandle,
     memory: &Transactional,
@@ -137,7 +137,7 @@ fn run(
         let mut log = handle.log(memory);
         let mut tx = log.attempt(aborts);
         let output = step(shared, &mut tx, input);
-        // Others get in between here, however few cores there are.
+        // Lets other threads run in between, even on few cores.
         std::thread::yield_now();
         if let Ok(output) = output
             && let Ok(place) = tx.commit()
@@ -236,10 +236,10 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                 }
             }));
         }
-        // Whatever happens here, they end.
+        // Ends the other threads even on a panic.
         let guard = Stop(&stop);
         let mut irrevocable = 0;
-        // How often it takes hangs on when the others are let run.
+        // How many rounds this needs depends on the scheduler.
         for _ in 0..1000 {
             if irrevocable == 3 {
                 break;
@@ -249,7 +249,7 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                 let mut log = reader.log(&memory);
                 let mut tx = log.attempt(aborts);
                 let seen = (0..32).map(|at| {
-                    // A schedule that is as bad as can be: the others run in the middle.
+                    // A worst-case schedule: the others run in the middle.
                     if at == 16 {
                         std::thread::yield_now();
                     }
@@ -267,12 +267,12 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
         }
         assert!(irrevocable > 0, "the schedule was bad enough to need irrevocable transactions");
         drop(guard);
-        // The sanitizer sees a join, and not that a scope waits.
+        // The sanitizer recognises a join, but not the end of a scope.
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
 }
 
-/// Tells others to stop once it is gone.
+/// Stops the other threads when it is dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -294,7 +294,7 @@ fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_the_lock() {
                 let taken = inputs(core, 1500).map(|input| {
                     let mut tx = memory.begin();
                     let Ok(output) = step(together, &mut tx, input);
-                    // Others would get in here.
+                    // Lets other threads try to enter.
                     std::thread::yield_now();
                     // ORDERING: Relaxed. The lock is still held, so numbers are drawn in the order of steps.
                     let nth = order.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,7 @@ fn mix(number: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Entries and their hashes; free slots are reused last in, first out, as the slab does.
+/// Entries and their hashes. Free slots are reused last in, first out, as in the slab.
 struct Model {
     index: AnyIndex,
     hashes: HashMap<u32, u64>,
@@ -91,7 +91,7 @@ fn filled_up_and_emptied_over_and_over() {
     }
 }
 
-/// At the load of a full table entries come and go for long, and nobody is refused.
+/// At the load of a full table, entries come and go for long without a failed insertion.
 #[test]
 fn churn_at_full_load_refuses_nobody() {
     for kind in IndexKind::ALL {
@@ -110,7 +110,7 @@ fn churn_at_full_load_refuses_nobody() {
     }
 }
 
-/// Whatever the hashes, nothing is lost; how many fit is the design's matter.
+/// With any hashes no entry is lost. How many fit depends on the design.
 #[test]
 fn equal_hashes_end_in_a_refusal_or_fit() {
     for kind in IndexKind::ALL {

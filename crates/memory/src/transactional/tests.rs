@@ -1,6 +1,5 @@
-//! Transactions of several cores, stepped by one thread: against the local memory on one core, against naive models on more. The
-//! locked memory is held against both, too.
-//! What real threads do is in `tests/transactions.rs`, what a model checker finds in `tests/serializable_model.rs`.
+//! Transactions of several cores, run by one thread: against local memory on one core, against naive models on more. Locked memory is
+//! compared with both. `tests/transactions.rs` uses real threads, `tests/serializable_model.rs` the model checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -14,7 +13,7 @@ use crate::{Allocator, Distributed, Local, LocalTx, Locked, Map, Vector};
 const KEYS: u64 = 12;
 const ROOM: usize = 6;
 
-/// A key whose hash takes few values, so that buckets hold several pairs.
+/// A key with few hash values, so that buckets hold several pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Crowded(u64);
 
@@ -24,7 +23,7 @@ impl Key for Crowded {
     }
 }
 
-/// More words than a line has room for.
+/// More words than fit on a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wide([u64; 9]);
 
@@ -39,7 +38,7 @@ impl Portion for u64 {
     }
 }
 
-/// One of each.
+/// One structure of each kind.
 struct World<M: Memory> {
     vector: M::Vector<Wide>,
     map: M::Map<Crowded, [u64; 2]>,
@@ -74,7 +73,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Steps of several ticks of the wheel, and far ones.
+    // Times of several ticks of the wheel, and far ones.
     let time = || prop_oneof![0..40_000_000u64, 0..1u64 << 50];
     prop_oneof![
         (0..3usize).prop_map(Op::Read),
@@ -126,7 +125,7 @@ fn carry_out<'a, M: Memory>(world: &'a World<M>, tx: &mut M::Tx<'a>, op: Op) -> 
     })
 }
 
-/// What is true of any memory: relations that hold whichever free index is handed out.
+/// Properties of every memory, whichever free index it hands out.
 #[derive(Clone, Default)]
 struct Model {
     vector: [u64; 3],
@@ -285,7 +284,7 @@ fn what_was_written_together_is_seen_together() {
         pair.write(&mut tx, 1, 1).expect("nobody holds it");
         tx.commit().expect("it comes first");
     }
-    // It would be 1, and 0 was read before: no step sees that, not even one that will fail.
+    // The value would be 1 after a read of 0: no step sees that, not even one that aborts.
     assert!(pair.read(&mut tx, 1).is_err());
     drop(tx);
     let mut log = one.log(&memory);
