@@ -32,7 +32,7 @@ pub struct Table<K, V, I = CuckooPp> {
     index: I,
     slab: Slab<K, V>,
     /// How many flows were inserted so far, modulo 2^32.
-    came: u32,
+    inserted: u32,
     capacity: u32,
     wheel: Wheel,
     hashes: Hashes,
@@ -124,8 +124,8 @@ impl Hint {
     pub const NOWHERE: Self = Self(u32::MAX);
     /// The flow was absent when this many flows had been inserted, modulo 2^30. No slot has such a large number.
     #[inline(always)]
-    const fn absent(came: u32) -> Self {
-        Self((1 << 31) | (came % (1 << 30)))
+    const fn absent(inserted: u32) -> Self {
+        Self((1 << 31) | (inserted % (1 << 30)))
     }
 }
 
@@ -185,7 +185,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
-            came: 0,
+            inserted: 0,
             capacity: capacity as u32,
             scan_cursor: 0,
             collapse_at: STEP as u32,
@@ -227,7 +227,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             }
         };
         let guess = if ANY { self.index.guess_any(hash, prefetch_slot) } else { self.index.guess(hash, prefetch_slot) };
-        guess.map_or(Hint::absent(self.came), Hint)
+        guess.map_or(Hint::absent(self.inserted), Hint)
     }
 
     /// True if the hint proves that its key is not in the table: no entry had the key's hash, and no flow was inserted since. The hint must
@@ -235,7 +235,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline(always)]
     #[must_use]
     pub fn is_absent(&self, hint: Hint) -> bool {
-        hint == Hint::absent(self.came)
+        hint == Hint::absent(self.inserted)
     }
 
     /// The key's flow, if it is at the slot of the hint and its deadline is later than `now`. The hint may be out of date, so `None` proves
@@ -312,7 +312,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         let slot = self.index.insert(hash, self.slab.vacant())?;
         self.slab.take(slot, key, value, deadline);
-        self.came = self.came.wrapping_add(1);
+        self.inserted = self.inserted.wrapping_add(1);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
             self.wheel.arm(slot, nonzero_deadline(deadline), now);

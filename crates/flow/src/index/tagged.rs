@@ -173,12 +173,12 @@ impl Index for Tagged {
             let mask = self.chunk(at).matches(0) & PLACES;
             if mask != 0 {
                 self.chunk_mut(at).0[mask.trailing_zeros() as usize] = tag;
-                let mut passed = home;
-                while passed != at {
-                    let chunk = self.chunk_mut(passed);
+                let mut chunk_at = home;
+                while chunk_at != at {
+                    let chunk = self.chunk_mut(chunk_at);
                     chunk.0[STRAYS] = chunk.0[STRAYS].saturating_add(1);
                     chunk.0[FILTER] |= 1 << (tag % 8);
-                    passed = self.next(passed, stride);
+                    chunk_at = self.next(chunk_at, stride);
                 }
                 return Some(slot(at, mask));
             }
@@ -204,16 +204,16 @@ impl Index for Tagged {
             }
         }
         self.chunk_mut(target).0[place] = 0;
-        let mut passed = home;
-        while passed != target {
-            let chunk = self.chunk_mut(passed);
+        let mut chunk_at = home;
+        while chunk_at != target {
+            let chunk = self.chunk_mut(chunk_at);
             if chunk.0[STRAYS] < STRAYS_MAX {
                 chunk.0[STRAYS] -= 1;
                 if chunk.0[STRAYS] == 0 {
                     chunk.0[FILTER] = 0;
                 }
             }
-            passed = self.next(passed, stride);
+            chunk_at = self.next(chunk_at, stride);
         }
         true
     }

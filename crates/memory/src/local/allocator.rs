@@ -8,7 +8,7 @@ use packet::Nanos;
 
 use super::{Local, LocalTx};
 use crate::Allocator;
-use crate::wheel::{FREE, Half, LEVELS, LISTS, Wheel, Word};
+use crate::wheel::{FREE, Field32, Field64, LEVELS, LISTS, Wheel};
 
 /// A pool in local memory, 24 bytes an index. The index that was freed first is allocated first.
 ///
@@ -52,14 +52,14 @@ impl LocalAllocator {
         let mut numbers = PoolNumbers(&pool);
         for list in 0..LISTS as u32 {
             let end = numbers.end(list);
-            numbers.set_half(Half::Next(end), end);
-            numbers.set_half(Half::Prev(end), end);
+            numbers.set_field32(Field32::Next(end), end);
+            numbers.set_field32(Field32::Prev(end), end);
         }
         if capacity > 0 {
             let end = numbers.end(FREE);
-            numbers.set_half(Half::Next(end), 0);
-            numbers.set_half(Half::Prev(end), capacity - 1);
-            numbers.set_half(Half::Prev(0), end);
+            numbers.set_field32(Field32::Next(end), 0);
+            numbers.set_field32(Field32::Prev(end), capacity - 1);
+            numbers.set_field32(Field32::Prev(0), end);
         }
         pool
     }
@@ -100,21 +100,21 @@ struct PoolNumbers<'a>(&'a LocalAllocator);
 impl PoolNumbers<'_> {
     /// The cell of the number, and what is subtracted from the number in it.
     #[inline(always)]
-    fn at(&self, at: Half) -> (&Cell<u32>, u32) {
+    fn at(&self, at: Field32) -> (&Cell<u32>, u32) {
         match at {
-            Half::Next(node) => (&self.0.nodes[node as usize].1[NEXT], node.wrapping_add(1)),
-            Half::Prev(node) => (&self.0.nodes[node as usize].1[PREV], node.wrapping_sub(1)),
-            Half::List(node) => (&self.0.nodes[node as usize].1[LIST], 0),
-            Half::Cascading => (&self.0.cascading, 0),
+            Field32::Next(node) => (&self.0.nodes[node as usize].1[NEXT], node.wrapping_add(1)),
+            Field32::Prev(node) => (&self.0.nodes[node as usize].1[PREV], node.wrapping_sub(1)),
+            Field32::List(node) => (&self.0.nodes[node as usize].1[LIST], 0),
+            Field32::Cascading => (&self.0.cascading, 0),
         }
     }
 
     #[inline]
-    fn of(&self, at: Word) -> &Cell<u64> {
+    fn of(&self, at: Field64) -> &Cell<u64> {
         match at {
-            Word::Occupied(level) => &self.0.occupied[level],
-            Word::Position => &self.0.position,
-            Word::QuietUntil => &self.0.quiet_until,
+            Field64::Occupied(level) => &self.0.occupied[level],
+            Field64::Position => &self.0.position,
+            Field64::QuietUntil => &self.0.quiet_until,
         }
     }
 }
@@ -123,24 +123,24 @@ impl Wheel for PoolNumbers<'_> {
     type Fault = Infallible;
 
     #[inline]
-    fn half(&self, at: Half) -> u32 {
+    fn field32(&self, at: Field32) -> u32 {
         let (cell, less) = self.at(at);
         cell.get().wrapping_add(less)
     }
 
     #[inline]
-    fn set_half(&mut self, at: Half, number: u32) {
+    fn set_field32(&mut self, at: Field32, number: u32) {
         let (cell, less) = self.at(at);
         cell.set(number.wrapping_sub(less));
     }
 
     #[inline]
-    fn word(&self, at: Word) -> u64 {
+    fn field64(&self, at: Field64) -> u64 {
         self.of(at).get()
     }
 
     #[inline]
-    fn set_word(&mut self, at: Word, number: u64) {
+    fn set_field64(&mut self, at: Field64, number: u64) {
         self.of(at).set(number);
     }
 

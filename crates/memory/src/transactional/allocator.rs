@@ -11,7 +11,7 @@ use super::object::{Objects, zeros};
 use super::sync::{AtomicU64, Ordering};
 use super::{Conflict, Transactional};
 use crate::Allocator;
-use crate::wheel::{FREE, Half, LISTS, Wheel, Word};
+use crate::wheel::{FREE, Field32, Field64, LISTS, Wheel};
 
 /// A pool in transactional memory: a cache line for each index.
 ///
@@ -169,12 +169,12 @@ struct PoolNumbers<'t, 'a> {
 
 impl<'a> PoolNumbers<'_, 'a> {
     #[inline(always)]
-    fn at(&self, at: Half) -> &'a AtomicU64 {
+    fn at(&self, at: Field32) -> &'a AtomicU64 {
         let (node, of_index, of_end) = match at {
-            Half::Next(node) => (node as usize, NEXT, 0),
-            Half::Prev(node) => (node as usize, PREV, 1),
-            Half::List(node) => (node as usize, LIST, 0),
-            Half::Cascading => return self.of.pools.word(self.pool, CASCADING),
+            Field32::Next(node) => (node as usize, NEXT, 0),
+            Field32::Prev(node) => (node as usize, PREV, 1),
+            Field32::List(node) => (node as usize, LIST, 0),
+            Field32::Cascading => return self.of.pools.word(self.pool, CASCADING),
         };
         match node.checked_sub(self.of.indices.len()) {
             None => self.of.indices.word(node, of_index),
@@ -183,11 +183,11 @@ impl<'a> PoolNumbers<'_, 'a> {
     }
 
     #[inline(always)]
-    fn of(&self, at: Word) -> &'a AtomicU64 {
+    fn of(&self, at: Field64) -> &'a AtomicU64 {
         let at = match at {
-            Word::Occupied(level) => OCCUPIED + level,
-            Word::Position => POSITION,
-            Word::QuietUntil => QUIET_UNTIL,
+            Field64::Occupied(level) => OCCUPIED + level,
+            Field64::Position => POSITION,
+            Field64::QuietUntil => QUIET_UNTIL,
         };
         self.of.pools.word(self.pool, at)
     }
@@ -197,22 +197,22 @@ impl Wheel for PoolNumbers<'_, '_> {
     type Fault = Conflict;
 
     #[inline]
-    fn half(&self, at: Half) -> u32 {
+    fn field32(&self, at: Field32) -> u32 {
         Tx::get(self.at(at)) as u32
     }
 
     #[inline]
-    fn set_half(&mut self, at: Half, number: u32) {
+    fn set_field32(&mut self, at: Field32, number: u32) {
         self.tx.set(self.at(at), u64::from(number));
     }
 
     #[inline]
-    fn word(&self, at: Word) -> u64 {
+    fn field64(&self, at: Field64) -> u64 {
         Tx::get(self.of(at))
     }
 
     #[inline]
-    fn set_word(&mut self, at: Word, number: u64) {
+    fn set_field64(&mut self, at: Field64, number: u64) {
         self.tx.set(self.of(at), number);
     }
 
