@@ -1,4 +1,4 @@
-//! Builds the shim over DPDK that `benches/rte_hash.rs` runs against; without the feature `dpdk` there is nothing to do.
+//! Builds the DPDK shim for `benches/rte_hash.rs`. Without the feature `dpdk` it does nothing.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -12,8 +12,7 @@ mod dpdk {
 
     const SHIM: &str = "benches/dpdk/shim.c";
 
-    /// Compiles the shim with the system library's own flags. It is linked into the benches only, so that nothing that uses
-    /// the crate comes to need DPDK.
+    /// Compiles the shim with the system library's flags. It is linked into the benches only, so users of the crate don't need DPDK.
     pub(crate) fn build() {
         println!("cargo::rerun-if-changed={SHIM}");
         let mut shim = cc::Build::new();

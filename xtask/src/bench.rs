@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benches that need more than cargo gives them.
+//! `cargo xtask bench`: benches that need more than cargo.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::check::root;
 
-/// Why the feature `dpdk` can't be built here; `None` when it can.
+/// The reason why the feature `dpdk` can't be built here; `None` if it can.
 pub(crate) fn without_dpdk() -> Option<&'static str> {
     let found = |arguments: &[&str]| {
         let mut command = Command::new("pkg-config");
@@ -22,7 +22,7 @@ pub(crate) fn without_dpdk() -> Option<&'static str> {
     }
 }
 
-/// Our tables against DPDK's rte_hash and the standard library's map; 2 where DPDK is missing.
+/// Runs our tables against DPDK's rte_hash and the standard library's map. The exit code is 2 if DPDK is missing.
 pub(crate) fn tables(arguments: &[&str]) -> Result<ExitCode> {
     if let Some(reason) = without_dpdk() {
         eprintln!("xtask: the comparison is with DPDK's rte_hash, and {reason}");
@@ -31,7 +31,7 @@ pub(crate) fn tables(arguments: &[&str]) -> Result<ExitCode> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["bench", "--quiet", "--package", "millrace-flow", "--features", "dpdk", "--bench", "rte_hash", "--"]);
-    // The standard map's memory asks for huge pages too, as the tables that it is compared with do by themselves.
+    // The standard map gets huge pages too, as the other tables have them.
     command.args(arguments).env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1").current_dir(root());
     let status = command.status().context("cargo can't be run")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

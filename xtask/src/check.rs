@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask check`, in the order in which they fail fastest.
+//! The steps of `cargo xtask check`. Those that fail fastest come first.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::tests::Totals;
 use crate::{bench, circles, concurrency, direction, models, packages, publish, readme, rtl, tests};
 
-/// Runs every check; stops at the first that fails.
+/// Runs all checks and stops at the first failure.
 pub(crate) fn run(deep: bool) -> Result<()> {
     let start = Instant::now();
     let mut stages = Stages::default();
@@ -19,10 +19,10 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     stages.step("dependency direction", || direction::check().and_then(|()| circles::check()))?;
     stages.step("system packages", packages::install)?;
     stages.step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    stages.step("packages for others", publish::check)?;
+    stages.step("packages of the crates", publish::check)?;
     let mut totals = Totals::default();
     let mut skipped = 0;
-    stages.step("lints of what needs DPDK", || match bench::without_dpdk() {
+    stages.step("lints of the bench against DPDK", || match bench::without_dpdk() {
         None => {
             let bench = ["--package", "millrace-flow", "--features", "dpdk", "--bench", "rte_hash"];
             cargo(&[&["clippy", "--quiet"], &bench[..], &["--", "-D", "warnings"]].concat())
@@ -50,10 +50,10 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     Ok(())
 }
 
-/// A step that counts what it checks.
+/// The name of a step, and a function that counts its checks.
 type Counted = (&'static str, fn(&mut Totals) -> Result<()>);
 
-/// What keeps one core busy and not two: the steps of one row wait for each other, those of the other don't.
+/// Steps that keep one core busy. The two rows run side by side; the steps of a row run one after the other.
 const MODELS: [&[Counted]; 2] = [
     &[
         ("loss recovery under a model checker", concurrency::agreement),
@@ -67,7 +67,7 @@ const MODELS: [&[Counted]; 2] = [
     ],
 ];
 
-/// What the stages took.
+/// The time that each stage took.
 #[derive(Default)]
 struct Stages {
     taken: Vec<(&'static str, Duration)>,
@@ -84,7 +84,7 @@ impl Stages {
         Ok(())
     }
 
-    /// Runs rows of stages beside each other.
+    /// Runs rows of stages side by side.
     fn side_by_side(&mut self, rows: &[&[Counted]], totals: &mut Totals) -> Result<()> {
         println!(
             "== side by side: {}",

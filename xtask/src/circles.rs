@@ -1,4 +1,4 @@
-//! Files of a crate that import each other in a circle: at most three, so that a reader can begin with any other.
+//! Checks import cycles between the files of a crate: at most three files may be in one, so that a reader can begin with any other file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 
 use crate::check::root;
 
-/// Where circles are looked for.
+/// The crates that are checked.
 const CRATES: [&str; 1] = ["engine"];
-/// The most files of a circle.
+/// The most files in a cycle.
 const FILES_MAX: usize = 3;
 
-/// A module by the segments of its path.
+/// A module path as segments.
 type Module = Vec<String>;
 
-/// Holds each crate of the list to the bound.
+/// Checks each crate of the list.
 pub(crate) fn check() -> Result<()> {
     for name in CRATES {
         let folder = root().join("crates").join(name).join("src");
@@ -26,7 +26,7 @@ pub(crate) fn check() -> Result<()> {
             let files: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
             ensure!(
                 circle.len() <= FILES_MAX,
-                "{name}: {} files import each other in a circle, {FILES_MAX} may: {}; move what one needs of the others down",
+                "{name}: {} files import each other in a cycle, at most {FILES_MAX} may: {}; move the shared code to a file below them",
                 files.len(),
                 files.join(", ")
             );
@@ -35,7 +35,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Reads the sources below a folder, tests left out.
+/// Reads the sources below a folder, except tests.
 fn read(folder: &Path, module: &mut Module, sources: &mut BTreeMap<Module, String>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))? {
         let path = entry?.path();
@@ -52,7 +52,7 @@ fn read(folder: &Path, module: &mut Module, sources: &mut BTreeMap<Module, Strin
     Ok(())
 }
 
-/// The modules that each imports. Only imports that stand at the left margin count: others are of tests. The crate's root names all.
+/// The imports of each module. Only imports at the left margin count, as others belong to tests. The crate's root is left out.
 fn imports(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut all = BTreeMap::new();
     for (module, text) in sources.iter().filter(|(module, _)| !module.is_empty()) {
@@ -97,7 +97,7 @@ fn expand(tree: &str) -> Vec<String> {
     parts.flat_map(|part| expand(&format!("{}{part}", head.trim_start()))).collect()
 }
 
-/// The module that a path leads to: as far as there are files.
+/// The module of a path, as far as there are files.
 fn resolve(path: &str, from: &Module, sources: &BTreeMap<Module, String>) -> Option<Module> {
     let mut segments = path.split("::").map(str::trim).peekable();
     let mut module = match *segments.peek()? {
@@ -110,7 +110,7 @@ fn resolve(path: &str, from: &Module, sources: &BTreeMap<Module, String>) -> Opt
             }
             above
         }
-        // A module below this one, or another crate.
+        // A module below this one; otherwise it is another crate.
         first if sources.contains_key(&[from.as_slice(), &[first.to_owned()]].concat()) => from.clone(),
         _ => return None,
     };
@@ -125,7 +125,7 @@ fn resolve(path: &str, from: &Module, sources: &BTreeMap<Module, String>) -> Opt
     Some(module)
 }
 
-/// The sets of modules of which each leads to every other.
+/// The strongly connected sets of modules.
 fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<&Module>> {
     let reach = |from: &Module| {
         let (mut reached, mut open) = (BTreeSet::new(), vec![from.clone()]);

@@ -1,5 +1,5 @@
-//! What many cores do to a shared table and to each other's logs: a model checker over small cases, and a thread sanitizer
-//! over real threads. Each builds with flags of its own, so in a folder of its own.
+//! Concurrency checks: a model checker (loom) over small cases, and ThreadSanitizer over real threads. Each builds with its own flags, so
+//! in its own target folder.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,17 +11,17 @@ use crate::tests::Totals;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The linearizability check of the shared tables, on the code that ships.
+/// Checks that the shared tables are linearizable, on the code that ships.
 pub(crate) fn linearizability(totals: &mut Totals) -> Result<()> {
     model_check("millrace-flow", &["linearizable", "adding_model"], totals)
 }
 
-/// The check that replicas agree whatever is lost, on the code that ships.
+/// Checks that replicas agree whatever is lost, on the code that ships.
 pub(crate) fn agreement(totals: &mut Totals) -> Result<()> {
     model_check("millrace-engine", &["recovery_model"], totals)
 }
 
-/// The check that transactions are serializable and never see a mix, on the code that ships.
+/// Checks that transactions are serializable and see consistent state, on the code that ships.
 pub(crate) fn serializability(totals: &mut Totals) -> Result<()> {
     model_check("millrace-memory", &["serializable_model"], totals)
 }
@@ -34,8 +34,9 @@ fn model_check(package: &str, tests: &[&str], totals: &mut Totals) -> Result<()>
     run(&mut command, totals)
 }
 
-/// The stress tests of shared tables, of transactions, alone and under the engine, and of lent memory, under ThreadSanitizer. The standard library is
-/// not built for it, so its mutex, whose slow path lies there, would be called a race; the model checker has that table.
+/// Runs the stress tests of shared tables, transactions, the transactional engine and borrowed memory under ThreadSanitizer. The standard
+/// library is not built with it, and the slow path of its mutex would be reported as a race. So the table under a mutex is left to the
+/// model checker.
 pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     if !has_sanitizer() {
         println!(
@@ -68,7 +69,7 @@ fn cargo(arguments: &[&str], folder: &str, flags: &str) -> Command {
     command
 }
 
-/// Runs the tests and counts them; shows what they said when one fails.
+/// Runs the tests and counts them. Shows their output if one fails.
 fn run(command: &mut Command, totals: &mut Totals) -> Result<()> {
     let output = command.output().context("cargo test can't be run")?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -83,7 +84,7 @@ fn run(command: &mut Command, totals: &mut Totals) -> Result<()> {
     Ok(())
 }
 
-/// Whether the toolchain has the sanitizer's run-time library.
+/// True if the toolchain has the sanitizer's run-time library.
 fn has_sanitizer() -> bool {
     let Ok(output) = Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()).output() else {
         return false;

@@ -1,4 +1,4 @@
-//! Dependencies point one way: a crate may use only what the list gives it.
+//! Checks that dependencies between crates point one way.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::check::root;
 
-/// What each crate of the house may use of the others. Development dependencies may use `testkit` besides.
+/// The crates that each crate may depend on. Development dependencies may include `testkit` too.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("locality", &[]),
     ("packet", &[]),
@@ -46,19 +46,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Holds every crate's dependencies against the list.
+/// Checks every crate's dependencies against the list.
 pub(crate) fn check() -> Result<()> {
     let output = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .current_dir(root())
         .output()
         .context("cargo metadata can't be run")?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata says something unreadable")?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).context("the output of cargo metadata can't be parsed")?;
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
     for package in packages {
         let name = room(package["name"].as_str().unwrap_or_default());
         let Some((_, allowed)) = ALLOWED.iter().find(|(room, _)| *room == name) else {
-            bail!("crate {name} is not on the list in xtask/src/direction.rs: say there what it may use");
+            bail!("crate {name} is not in the list in xtask/src/direction.rs; add it with the crates that it may use");
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let target = dependency["name"].as_str().unwrap_or_default();
@@ -72,7 +73,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// The crate's name in the house. On the public registry the name `millrace` is another project's.
+/// The crate's name in the workspace. On the public registry the name `millrace` belongs to another project.
 fn room(package: &str) -> &str {
     match package {
         "millrace-net" => "millrace",

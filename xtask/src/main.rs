@@ -1,4 +1,4 @@
-//! The checks of Millrace. `cargo xtask check` passes everything that a change must pass; CI runs it and nothing else.
+//! The project's checks and result pages. `cargo xtask check` runs everything that a change must pass; CI runs it and nothing else.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -18,23 +18,25 @@ mod tests;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask check [--deep]   formatting, lints, dependency direction, packages for others, all tests, the shared tables under a model
-                             checker and a thread sanitizer, loss recovery under the former and as a model, a sample of the
-                             sequencer in hardware, the README's own commands
-                             --deep: every shared capture, every seed, ten million mutated packets, all tests optimised (an hour and a
-                             half on two cores; AGREE lines tell how far it is)
-cargo xtask package          every crate as others would get it: packaged, nothing outside it, a name of ours; one is built
-cargo xtask models           the model of loss recovery alone (spin)
-cargo xtask readme           the README's own commands alone
-cargo xtask rtl              the sequencer in hardware: simulated against the software one under Verilator, every function and
-                             seeded faults; synthesised with yosys, beside the paper's table 2
-cargo xtask results scr      the claims of state-compute replication, measured and modelled here: docs/results/scr.md (half an hour, on a
-                             machine that does nothing else); when it was cut, it goes on with the runs that target/results
-                             doesn't have yet [--fresh] [--quick] [FOLDER]
-cargo xtask results shared-state  what transactions cost and how they scale, the case studies, and a microbenchmark against other ways to
-                             share: docs/results/shared-state.md [--fresh] [--quick] [FOLDER]
-cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
-                             [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
+cargo xtask check [--deep]   run all checks: formatting, lints, dependency direction, packages, all tests, shared tables and
+                             transactions under a model checker and a thread sanitizer, loss recovery under the model
+                             checker and as a spin model, a sample of the sequencer in hardware, the README's commands
+                             --deep: every shared capture, every seed, ten million mutated packets, optimised tests (an hour
+                             and a half on two cores; AGREE lines show the progress)
+cargo xtask package          package every crate, check that each package is complete and has our name, and build one
+cargo xtask models           search the spin model of loss recovery
+cargo xtask readme           run the README's commands and compare their output
+cargo xtask rtl              simulate the sequencer in hardware under Verilator against the software sequencer, with every
+                             function and seeded faults; synthesise it with yosys and compare with the paper's table 2
+cargo xtask results scr [--fresh] [--quick] [FOLDER]
+                             measure and model the claims of state-compute replication and write docs/results/scr.md
+                             (half an hour on an idle machine). An interrupted measurement continues: finished runs are
+                             cached in target/results. --fresh measures all of them again; --quick only tests the page
+cargo xtask results shared-state [--fresh] [--quick] [FOLDER]
+                             measure the cost and the scaling of transactions, the case studies, and a microbenchmark
+                             against other ways to share, and write docs/results/shared-state.md
+cargo xtask bench tables [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
+                             compare our flow tables with DPDK's rte_hash (needs libdpdk-dev) and the standard map
 ";
 
 fn main() -> ExitCode {

@@ -1,5 +1,4 @@
-//! Models of what cores do with each other (`docs/models`), searched by spin: each in several shapes, and with one thing left
-//! out at a time, which the search has to notice.
+//! Searches the models in `docs/models` with spin, in several configurations. Mutants with one step left out must fail.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,14 +11,14 @@ use crate::tests::Totals;
 
 const LOSS_RECOVERY: &str = "loss-recovery.pml";
 
-/// The shapes of the model of loss recovery in which all must hold.
+/// Configurations of the loss recovery model that must hold.
 const SHAPES: &[(&str, &[&str])] = &[
     ("any loss, one slot each", &["PACKETS=5"]),
     ("a sequencer that waits for every packet", &["PACKETS=5", "BURST=1", "WINDOW=1"]),
     ("a core that may stall, and one that may be fenced", &["PACKETS=4", "FENCES=1", "STALL=1"]),
 ];
 
-/// What the search must notice, in a shape in which it matters.
+/// Mutants that the search must find, each in a configuration in which it matters.
 const MUTANTS: &[(&str, &[&str])] = &[
     ("NO_ROOM", &["PACKETS=5"]),
     ("EAGER", &["PACKETS=5", "BURST=1", "WINDOW=1"]),
@@ -28,7 +27,7 @@ const MUTANTS: &[(&str, &[&str])] = &[
     ("UNCHECKED", &["PACKETS=4", "FENCES=1"]),
 ];
 
-/// Searches the model in all its shapes, and its mutants.
+/// Searches the model in all its configurations, and its mutants.
 pub(crate) fn loss_recovery(totals: &mut Totals) -> Result<()> {
     if let Some(missing) = ["spin", "gcc"].into_iter().find(|program| !exists(program)) {
         println!("   SKIPPED ({missing} is not installed): the model of loss recovery");
@@ -48,22 +47,22 @@ pub(crate) fn loss_recovery(totals: &mut Totals) -> Result<()> {
     for (mutant, settings) in MUTANTS {
         let found = search(&folder, &[*settings, &[mutant]].concat())?;
         if !found.text.contains("pan:1: ") || found.is_clean() {
-            bail!("{LOSS_RECOVERY}: with {mutant} the search finds nothing wrong: {}", found.text);
+            bail!("{LOSS_RECOVERY}: the search does not find the mutant {mutant}: {}", found.text);
         }
         totals.passed += 1;
     }
-    println!("   {} mutants noticed", MUTANTS.len());
+    println!("   {} mutants found", MUTANTS.len());
     Ok(())
 }
 
-/// What a search said.
+/// The result of a search.
 struct Found {
     text: String,
     states: Option<u64>,
 }
 
 impl Found {
-    /// Whether the search came to its end and found nothing.
+    /// True if the search was complete and found no error.
     fn is_clean(&self) -> bool {
         self.text.contains("errors: 0") && !self.text.contains("Search not completed")
     }
@@ -73,10 +72,10 @@ fn search(folder: &Path, settings: &[&str]) -> Result<Found> {
     let model = root().join("docs/models").join(LOSS_RECOVERY);
     let defines = settings.iter().map(|setting| format!("-D{setting}"));
     output(Command::new("spin").args(defines).arg("-a").arg(&model).current_dir(folder))?;
-    // The verifier that spin writes is C that warns.
+    // The C code that spin generates causes warnings.
     let flags = ["-w", "-O2", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"];
     output(Command::new("gcc").args(flags).current_dir(folder))?;
-    // Enough depth for the longest schedule; a search that needs more says that it was not completed.
+    // Enough depth for the longest schedule. A search that needs more reports that it was not completed.
     let text = output(Command::new(folder.join("pan")).args(["-m100000", "-w22"]).current_dir(folder))?;
     let states = text.lines().find(|line| line.ends_with("states, stored"));
     let states = states.and_then(|line| line.split_whitespace().next()).and_then(|word| word.parse().ok());

@@ -1,5 +1,5 @@
-//! Programs that some tests hold us against: installed from Debian where that is possible. A test whose program is
-//! missing says so and is counted as skipped.
+//! System packages that some tests need as a reference. They are installed from Debian if possible. A test whose program is missing says so
+//! and counts as skipped.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::bench::without_dpdk;
 
-/// A program, and the Debian package that has it.
+/// Programs and the Debian packages that contain them.
 const PROGRAMS: &[(&str, &str)] = &[
     ("tshark", "tshark"),
     ("capinfos", "wireshark-common"),
@@ -23,21 +23,21 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("verilator", "verilator"),
 ];
 
-/// Programs that `cargo xtask rtl` needs.
+/// Programs that `cargo xtask rtl` needs, and their Debian packages.
 const FOR_RTL: &[(&str, &str)] = &[("verilator", "verilator"), ("yosys", "yosys"), ("g++", "g++"), ("make", "make")];
 
-/// Installs what is missing for the tests, when we may.
+/// Installs missing programs for the tests, if it has the rights.
 pub(crate) fn install() -> Result<()> {
     let dpdk = without_dpdk().map_or(&[][..], |_| &["pkg-config", "libdpdk-dev"]);
     install_missing(PROGRAMS, dpdk)
 }
 
-/// Installs what is missing for the sequencer in hardware, when we may.
+/// Installs missing programs for the sequencer in hardware, if it has the rights.
 pub(crate) fn install_for_rtl() -> Result<()> {
     install_missing(FOR_RTL, &[])
 }
 
-/// Installs the packages of programs that are missing, and `packages`, which are.
+/// Installs the packages of missing programs, and `packages`, which are missing too.
 fn install_missing(programs: &[(&str, &'static str)], packages: &[&'static str]) -> Result<()> {
     let missing = programs.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package);
     let missing: Vec<&str> = missing.chain(packages.iter().copied()).collect();
@@ -63,7 +63,7 @@ fn install_missing(programs: &[(&str, &'static str)], packages: &[&'static str])
     let updated = apt(&["update"]);
     let installed = apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat());
     if !updated || !installed {
-        println!("   could not install all of them; the tests that need them will be skipped");
+        println!("   some could not be installed; the tests that need them will be skipped");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What others would get of each crate: packaged whole, with nothing left outside, and told by a name that is ours.
+//! Checks the package of each crate as the registry would have it: complete, self-contained, and under a name of ours.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::check::{cargo, root};
 
-/// A crate without dependencies of ours, so that it builds from its package alone.
+/// A crate without dependencies in the workspace, so it builds from its package alone.
 const BUILT: &str = "millrace-packet";
 
-/// Packages every crate but `xtask`, looks into the packages, and builds one of them.
+/// Packages every crate except `xtask`, checks the packages and builds one of them.
 pub(crate) fn check() -> Result<()> {
     cargo(&["package", "--quiet", "--workspace", "--exclude", "xtask", "--no-verify", "--allow-dirty"])?;
     cargo(&["package", "--quiet", "--package", BUILT, "--allow-dirty"])?;
@@ -22,7 +22,8 @@ pub(crate) fn check() -> Result<()> {
         .current_dir(root())
         .output()
         .context("cargo metadata can't be run")?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata says something unreadable")?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).context("the output of cargo metadata can't be parsed")?;
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
     let folder = metadata["target_directory"].as_str().context("cargo metadata names no target folder")?;
     for package in packages.iter().filter(|package| package["name"] != "xtask") {
@@ -35,7 +36,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Refuses a crate that says too little of itself, or whose library has a name that is anybody's.
+/// Refuses a crate that lacks a field of its manifest, or whose library name lacks our prefix.
 fn described(package: &Value) -> Result<()> {
     for field in ["description", "license", "readme"] {
         if package[field].as_str().is_none_or(str::is_empty) {
@@ -49,7 +50,7 @@ fn described(package: &Value) -> Result<()> {
     }
     let name = package["name"].as_str().unwrap_or_default();
     if name == "millrace" || !name.starts_with("millrace-") {
-        bail!("its name is not ours on the public registry");
+        bail!("its name must begin with `millrace-`; other names may be taken on the public registry");
     }
     for dependency in package["dependencies"].as_array().into_iter().flatten() {
         let of_ours = !dependency["path"].is_null() && dependency["kind"] != "dev";
@@ -63,13 +64,13 @@ fn described(package: &Value) -> Result<()> {
     for library in libraries {
         let library = library["name"].as_str().unwrap_or_default();
         if library != "millrace" && !library.starts_with("millrace_") {
-            bail!("its library is called `{library}`, as anybody's may be: put millrace_ ahead");
+            bail!("its library is called `{library}`; the name must begin with `millrace_`");
         }
     }
     Ok(())
 }
 
-/// Refuses a package that lacks what it needs to be built and read.
+/// Refuses a package that lacks a file.
 fn whole(folder: &Path, name: &str) -> Result<()> {
     let unpacked = folder.join(name);
     if unpacked.exists() {
@@ -91,14 +92,14 @@ fn whole(folder: &Path, name: &str) -> Result<()> {
         for place in included(&text) {
             let Some(inside) = resolved(file, place) else { bail!("{file} includes {place}, which lies outside") };
             if !files.contains(&inside) {
-                bail!("{file} includes {place}, which is not in it");
+                bail!("{file} includes {place}, which is not in the package");
             }
         }
     }
     Ok(())
 }
 
-/// The files of a folder and of those in it, by their places.
+/// Collects the paths of all files below a folder.
 fn gather(folder: &Path, place: &str, files: &mut HashSet<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -112,14 +113,14 @@ fn gather(folder: &Path, place: &str, files: &mut HashSet<String>) -> Result<()>
     Ok(())
 }
 
-/// The files that a source file includes.
+/// The paths that a source file includes.
 fn included(text: &str) -> impl Iterator<Item = &str> {
     ["include_str!(\"", "include_bytes!(\"", "include!(\""].into_iter().flat_map(move |mark| {
         text.match_indices(mark).filter_map(move |(at, _)| text[at + mark.len()..].split('"').next())
     })
 }
 
-/// The place within the package of what `file` calls `place`; `None` outside.
+/// Resolves a path that `file` includes to a path in the package; `None` outside of it.
 fn resolved(file: &str, place: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();

@@ -1,4 +1,4 @@
-//! The README's own commands, run word for word in a folder with nothing but what ships as data, and held to what it says that they print.
+//! Runs the README's commands word for word, in a folder with nothing but the shipped data, and compares their output.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,16 +7,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::check::{cargo, root};
 
-/// A command, and what the README says that it prints, if it says so.
+/// A command, and its output according to the README, if it shows any.
 #[derive(Debug, PartialEq, Eq)]
 struct Example<'a> {
     command: &'a str,
     prints: Option<&'a str>,
 }
 
-/// Runs every command of the README's `sh` blocks, in order, and says how many there were. What stands in a `text` block behind such
-/// a block is what its last command prints: `...` stands for anything, and on a line of its own for any lines. `cargo xtask` itself is
-/// left out. `cargo run --release --` is run as the program that the tests have built, which a release build would take minutes to match.
+/// Runs every command of the README's `sh` blocks in order and returns how many there were. A `text` block behind a `sh` block is the
+/// output of its last command: `...` matches anything, and on a line of its own any lines. `cargo xtask` is left out. `cargo run --release
+/// --` runs the program that the tests have built, since a release build takes minutes.
 pub(crate) fn run() -> Result<usize> {
     cargo(&["build", "--quiet", "--package", "millrace-net"])?;
     let readme = fs::read_to_string(root().join("README.md")).context("README.md can't be read")?;
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<usize> {
 fn examples(readme: &str) -> Vec<Example<'_>> {
     let mut all: Vec<Example<'_>> = Vec::new();
     let mut is_behind_commands = false;
-    // Every other piece is within a fence.
+    // Every second piece lies inside a fence.
     for (index, piece) in readme.split("```").enumerate() {
         match piece.split_once('\n') {
             Some(("sh", commands)) if index % 2 == 1 => {
@@ -61,7 +61,7 @@ fn examples(readme: &str) -> Vec<Example<'_>> {
     all
 }
 
-/// Whether this was printed, blanks at the ends of lines aside.
+/// True if the output matches, except for blanks at the ends of lines.
 fn matches(wanted: &str, printed: &str) -> bool {
     let wanted: Vec<&str> = wanted.trim_end().lines().map(str::trim_end).collect();
     let printed: Vec<&str> = printed.trim_end().lines().map(str::trim_end).collect();
@@ -90,7 +90,7 @@ fn matches_line(wanted: &str, line: &str) -> bool {
     }
 }
 
-/// Runs a command: what it prints to standard output.
+/// Runs a command and returns its standard output.
 fn execute(command: &str, folder: &std::path::Path) -> Result<String> {
     if command.starts_with("cargo xtask") || command.starts_with("git clone") || command.starts_with("cd ") {
         return Ok(String::new());

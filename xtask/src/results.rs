@@ -1,13 +1,13 @@
-//! `cargo xtask results scr`: the claims of state-compute replication, reproduced: every run, then the page.
+//! `cargo xtask results scr`: reproduces the claims of state-compute replication: runs the benchmarks and writes the page.
 //!
-//! The page is made of what `millrace bench --json` says and of nothing else, so that a run's sentences are that run's.
+//! The page uses the output of `millrace bench --json` and nothing else, so every sentence follows from these runs.
 
 mod claims;
 mod disturbance;
-mod kept;
 mod page;
 mod paper;
 mod plot;
+mod run_cache;
 pub(crate) mod shared_state;
 mod table;
 
@@ -26,30 +26,30 @@ use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::check::{cargo, root};
-use kept::{Kept, Session, utc};
 use paper::PROGRAMS;
+use run_cache::{Campaign, RunCache, utc};
 
-/// How much is run.
+/// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All, in some minutes.
+    /// Everything.
     Full,
-    /// Small traces and one or two rounds, in about a minute: to see that the page can be made.
+    /// Small traces and one or two rounds, to see that the page can be made. It takes about a minute.
     Quick,
 }
 
-/// What is asked for.
+/// The command's options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     extent: Extent,
-    /// Whether nothing is taken from earlier calls.
+    /// True if no results of earlier calls are used.
     fresh: bool,
-    /// Where the page goes, if not to `docs/results`.
+    /// The folder for the page, if not `docs/results`.
     to: Option<PathBuf>,
 }
 
 impl Options {
-    /// Reads the command's arguments, in any order; `None` for ones that there aren't.
+    /// Reads the command's arguments, in any order; `None` for unknown ones.
     pub(crate) fn read(arguments: &[&str]) -> Option<Self> {
         let mut options = Self { extent: Extent::Full, fresh: false, to: None };
         for argument in arguments {
@@ -68,36 +68,36 @@ impl Options {
     }
 }
 
-/// A run of the program by the name that the page knows it by.
+/// A run of the program, and its name on the page.
 struct Run {
     name: String,
     arguments: Vec<String>,
 }
 
-/// What the page is made of.
+/// The input of the page.
 struct Results {
     quick: bool,
     machine: Machine,
-    /// What each run printed, by its name.
+    /// The output of each run, by name.
     runs: BTreeMap<String, Value>,
-    /// The table of the sequencer in hardware, as its decision has it.
+    /// The table of the sequencer in hardware, from its decision note.
     hardware: String,
 }
 
-/// The machine in words.
+/// The machine that was measured.
 struct Machine {
     cores: usize,
-    /// The sessions that the runs are of, by their start, each with the names of its runs.
-    sessions: BTreeMap<u64, (Session, Vec<String>)>,
+    /// The campaigns by start time, each with the names of its runs.
+    campaigns: BTreeMap<u64, (Campaign, Vec<String>)>,
 }
 
-/// What runs printed, by their names, and when they were made.
+/// The output of the runs by name, and the campaigns.
 struct Gathered {
     runs: BTreeMap<String, Value>,
-    sessions: BTreeMap<u64, (Session, Vec<String>)>,
+    campaigns: BTreeMap<u64, (Campaign, Vec<String>)>,
 }
 
-/// Runs everything that isn't kept under this name from an earlier call, unless that is to be made afresh.
+/// Runs everything that isn't cached under this name from an earlier call, or everything if `fresh`.
 fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let start = Instant::now();
     cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
@@ -105,42 +105,42 @@ fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let program = target.join("release/millrace");
     let folder = target.join("results").join(name).join(if options.is_quick() { "quick" } else { "full" });
     if options.fresh {
-        Kept::forget(&folder)?;
+        RunCache::clear(&folder)?;
     }
-    let kept = Kept::of(folder, &program, session())?;
-    let (mut runs, mut sessions) = (BTreeMap::new(), BTreeMap::new());
+    let cache = RunCache::of(folder, &program, campaign())?;
+    let (mut runs, mut campaigns) = (BTreeMap::new(), BTreeMap::new());
     let stop = stop_on_interrupt()?;
     for (index, run) in plan.iter().enumerate() {
         let place = format!("{}/{} {:.0} s", index + 1, plan.len(), start.elapsed().as_secs_f64());
         let line = run.arguments.join(" ");
-        if let Some((session, printed)) = kept.get(run) {
-            println!("{place}: kept of {}: millrace {line}", utc(session.start_s));
-            note(&mut runs, &mut sessions, run, session, printed);
+        if let Some((campaign, printed)) = cache.get(run) {
+            println!("{place}: cached from {}: millrace {line}", utc(campaign.start_s));
+            note(&mut runs, &mut campaigns, run, campaign, printed);
             continue;
         }
         println!("{place}: millrace {line}");
         let Some(printed) = json(&program, run, &stop)? else {
-            bail!("interrupted; {index} of {} runs are kept, and the same command goes on with the others", plan.len())
+            bail!("interrupted; {index} of {} runs are cached; the same command runs the others", plan.len())
         };
-        kept.keep(run, &printed)?;
-        note(&mut runs, &mut sessions, run, kept.session().clone(), printed);
+        cache.put(run, &printed)?;
+        note(&mut runs, &mut campaigns, run, cache.campaign().clone(), printed);
     }
-    if !sessions.contains_key(&kept.session().start_s) {
-        println!("nothing was run: all of it was kept; --fresh measures anew");
+    if !campaigns.contains_key(&cache.campaign().start_s) {
+        println!("nothing was run, as all runs were cached; use --fresh to measure again");
     }
-    Ok(Gathered { runs, sessions })
+    Ok(Gathered { runs, campaigns })
 }
 
-/// Runs everything and writes the page with its pictures to `docs/results`, or elsewhere where that is told.
+/// Runs everything and writes the page and its pictures to `docs/results` or the given folder.
 pub(crate) fn scr(options: &Options) -> Result<()> {
     let start = Instant::now();
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let Gathered { runs, sessions } = gather(options, "scr", &plan(options.extent, cores))?;
+    let Gathered { runs, campaigns } = gather(options, "scr", &plan(options.extent, cores))?;
     let decision = root().join("docs/decisions/0012-sequencer-in-hardware.md");
     let decision = fs::read_to_string(&decision).with_context(|| format!("{} can't be read", decision.display()))?;
     let results = Results {
         quick: options.is_quick(),
-        machine: Machine { cores, sessions },
+        machine: Machine { cores, campaigns },
         runs,
         hardware: table::in_text(&decision, "| rows of 112 bits"),
     };
@@ -154,26 +154,26 @@ pub(crate) fn scr(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The session that begins now.
-fn session() -> Session {
+/// A campaign that begins now.
+fn campaign() -> Campaign {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').take(3).collect::<Vec<_>>().join(", ");
     let start_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Session { start_s, load }
+    Campaign { start_s, load }
 }
 
 fn note(
     runs: &mut BTreeMap<String, Value>,
-    sessions: &mut BTreeMap<u64, (Session, Vec<String>)>,
+    campaigns: &mut BTreeMap<u64, (Campaign, Vec<String>)>,
     run: &Run,
-    session: Session,
+    campaign: Campaign,
     printed: Value,
 ) {
-    sessions.entry(session.start_s).or_insert_with(|| (session, Vec::new())).1.push(run.name.clone());
+    campaigns.entry(campaign.start_s).or_insert_with(|| (campaign, Vec::new())).1.push(run.name.clone());
     runs.insert(run.name.clone(), printed);
 }
 
-/// From now on Ctrl-C (and a polite kill) asks for an end, which the run under way comes to at once.
+/// Makes SIGINT and SIGTERM set a flag, which ends the current run.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -182,12 +182,12 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Processes in which `hybrid` is held against what it is made of.
+/// How many processes compare `hybrid` with `rss++` and `scr`.
 const PROCESSES: usize = 3;
-/// What a cache line of the log takes longer on more cores than there are here: found on sixteen of another machine (`sixteen.md`).
+/// The extra time for a cache line of the log on more cores than there are here, measured on another machine with sixteen (`sixteen.md`).
 const FAR_LINE: &str = "12.5ns";
 
-/// Every run, in order.
+/// All runs, in order.
 fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     let quick = extent == Extent::Quick;
     let small = if quick {
@@ -241,7 +241,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
         add(format!("hybrid/{trace}/{function}"), line);
         three.push((trace.to_owned(), traffic, function));
     }
-    // Where tables come to lie differs from process to process, by more than rounds of one differ.
+    // The addresses of tables differ from process to process, which changes figures more than rounds of one process do.
     let processes = if quick || measured < 2 { 1 } else { PROCESSES };
     for (process, (trace, traffic, function)) in
         (2..=processes).flat_map(|process| three.iter().map(move |of| (process, of)))
@@ -276,7 +276,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     runs
 }
 
-/// Runs the program and reads what it prints; `None` when it was to stop meanwhile.
+/// Runs the program and parses its output; `None` if it was interrupted.
 fn json(program: &Path, run: &Run, stop: &AtomicBool) -> Result<Option<Value>> {
     let line = run.arguments.join(" ");
     let mut command = Command::new(program);
@@ -294,16 +294,16 @@ fn json(program: &Path, run: &Run, stop: &AtomicBool) -> Result<Option<Value>> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        // ORDERING: Relaxed. The flag carries no data; it is seen soon enough.
+        // ORDERING: Relaxed. The flag carries no data.
         if stop.load(Ordering::Relaxed) {
             child.kill()?;
         }
-        // Seldom enough to take nothing from what is measured.
+        // Seldom enough not to disturb the measurement.
         thread::sleep(Duration::from_millis(100));
     };
     let collect = |reader: thread::JoinHandle<std::io::Result<Vec<u8>>>| reader.join().expect("it doesn't panic");
     let (printed, said) = (collect(printed)?, collect(said)?);
-    // ORDERING: Relaxed, as above. From a terminal the program has the signal too and may have ended by itself.
+    // ORDERING: Relaxed, as above. From a terminal the program gets the signal too and may have ended by itself.
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }

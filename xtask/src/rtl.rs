@@ -16,10 +16,10 @@ use crate::check::root;
 use crate::packages;
 use crate::tests::Totals;
 
-/// Seeds of the bench's stalls; 0 is the run without any.
+/// Seeds of the bench's stalls; 0 means no stalls.
 const SEEDS: [&str; 4] = ["0", "1", "2", "3"];
 
-/// Faults that can be built into the Verilog, each with vectors that must bring it to light.
+/// Faults that can be built into the Verilog, each with the vectors that must find it.
 const FAULTS: [(&str, &str); 7] = [
     ("ORDER", "conntrack"),
     ("OPTION", "conntrack"),
@@ -30,16 +30,16 @@ const FAULTS: [(&str, &str); 7] = [
     ("STALL", "core"),
 ];
 
-/// How much is simulated.
+/// How much to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Connection tracking, whose parser finds most, and one fault.
+    /// Connection tracking, which has the richest parser, and one fault.
     Sample,
     /// Every function, every fault.
     All,
 }
 
-/// Everything: simulation, then synthesis.
+/// Runs simulation, then synthesis.
 pub(crate) fn run() -> Result<()> {
     let start = Instant::now();
     packages::install_for_rtl()?;
@@ -57,7 +57,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What a bench is built for, and what it is given.
+/// The parameters of a test bench.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bench {
     function: u16,
@@ -67,16 +67,16 @@ struct Bench {
     fault: Option<&'static str>,
 }
 
-/// A file of vectors and what is in it.
+/// A file of test vectors.
 struct Vectors {
     name: String,
     bench: Bench,
     file: PathBuf,
-    /// Packets that take a step, that take none, that only software reads.
+    /// How many packets take a step, take none, or are left to software.
     packets: [u64; 3],
 }
 
-/// Holds the Verilog against the software sequencer's vectors, under stalls from seeds on both sides.
+/// Simulates the Verilog on the software sequencer's vectors, with seeded stalls on both sides.
 pub(crate) fn simulate(extent: Extent, totals: &mut Totals) -> Result<()> {
     for program in ["verilator", "g++", "make"] {
         if !packages::exists(program) {
@@ -101,7 +101,7 @@ pub(crate) fn simulate(extent: Extent, totals: &mut Totals) -> Result<()> {
     let jobs: Vec<_> = jobs.into_iter().collect();
     let lines = in_parallel(&jobs, |(bench, vectors)| {
         let program = build(bench)?;
-        vectors.iter().map(|one| hold(&program, bench.fault, one)).collect::<Result<Vec<String>>>()
+        vectors.iter().map(|one| check_vectors(&program, bench.fault, one)).collect::<Result<Vec<String>>>()
     })?;
     for line in lines.into_iter().flatten() {
         println!("   {line}");
@@ -110,7 +110,7 @@ pub(crate) fn simulate(extent: Extent, totals: &mut Totals) -> Result<()> {
     Ok(())
 }
 
-/// Every warning counts, apart from those about signals that a function doesn't need.
+/// Every warning is an error, except those about signals that a function doesn't need.
 fn lint() -> Result<()> {
     let mut command = Command::new("verilator");
     command.args(["--lint-only", "-Wall", "-Wno-DECLFILENAME", "-Wno-UNUSEDSIGNAL", "-Wno-UNUSEDPARAM"]);
@@ -158,8 +158,8 @@ fn build(bench: &Bench) -> Result<PathBuf> {
     Ok(to.join("bench"))
 }
 
-/// Runs the bench on vectors: it must pass, or fail where a fault is built in. Says so in a line.
-fn hold(program: &Path, fault: Option<&str>, vectors: &Vectors) -> Result<String> {
+/// Runs the bench on vectors. It must pass, or fail if a fault is built in. Returns a line about it.
+fn check_vectors(program: &Path, fault: Option<&str>, vectors: &Vectors) -> Result<String> {
     let output = Command::new(program).arg(&vectors.file).args(SEEDS).output().context("the bench can't be run")?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let Vectors { name, bench, packets: [steps, none, software], .. } = vectors;
@@ -174,13 +174,13 @@ fn hold(program: &Path, fault: Option<&str>, vectors: &Vectors) -> Result<String
         }
         Some(fault) => {
             let found = text.split("FAILED: ").nth(1).filter(|_| !output.status.success());
-            let found = found.ok_or_else(|| anyhow!("{name}: the fault {fault} went unnoticed: {text}"))?;
-            Ok(format!("{name} with the fault {fault} fails, as it must: {found}"))
+            let found = found.ok_or_else(|| anyhow!("{name}: the fault {fault} was not found: {text}"))?;
+            Ok(format!("{name} with the fault {fault} fails as expected: {found}"))
         }
     }
 }
 
-/// The Verilog, in order of its name.
+/// The Verilog files, by name.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(root().join("rtl")).context("rtl/ can't be read")?.flatten().map(|entry| entry.path()).collect();
@@ -189,7 +189,7 @@ fn sources() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A folder below `target/rtl`, made if it isn't there.
+/// A folder below `target/rtl`, which is created if needed.
 fn folder(name: &str) -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let folder = target.join("rtl").join(name);
@@ -197,7 +197,7 @@ fn folder(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Runs a command and returns what it says; shows it when it fails.
+/// Runs a command and returns its output. Shows it if the command fails.
 fn quiet(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{program} can't be run"))?;
@@ -206,7 +206,7 @@ fn quiet(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// Does each job, as many at once as there are cores; the results in the order of the jobs.
+/// Runs the jobs in parallel, one for each core. Results come in the order of the jobs.
 fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
     let next = Mutex::new(jobs.iter().enumerate());
     let results = Mutex::new(Vec::new());

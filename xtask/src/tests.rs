@@ -1,4 +1,4 @@
-//! All tests, with their output read for what was passed and what was skipped.
+//! Runs all tests and counts the passed and skipped ones in their output.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -7,23 +7,23 @@ use anyhow::{Context, Result, bail};
 
 use crate::check::root;
 
-/// What the tests came to.
+/// The test counts.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Totals {
     /// Tests that passed.
     pub(crate) passed: u64,
-    /// Checks that could not be made here, each with its reason in the output.
+    /// Checks that could not be run here. The output has the reason of each.
     pub(crate) skipped: u64,
 }
 
 impl Totals {
-    /// Adds what a result line of the test harness says.
+    /// Adds the counts of a result line of the test harness.
     pub(crate) fn count(&mut self, line: &str) {
         self.passed += number_before(line, " passed");
     }
 }
 
-/// Runs all tests, doc tests among them; benches are built by the lints and not run. `deep` has them take everything instead of a sample.
+/// Runs all tests, including doc tests. Benches are built by the lints and not run. `deep` runs everything instead of a sample.
 pub(crate) fn run(deep: bool) -> Result<Totals> {
     let mut totals = Totals::default();
     for arguments in
@@ -35,11 +35,11 @@ pub(crate) fn run(deep: bool) -> Result<Totals> {
 }
 
 fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
-    // Panics that tests expect go to the log with the rest, which is shown when something fails.
+    // The output, including expected panics, goes to a log that is shown if a test fails.
     let mut command = Command::new("sh");
     command.args(["-c", "exec cargo \"$@\" 2>&1", "sh"]).args(arguments).arg("--quiet");
     if deep {
-        // An hour and a half is dear: one run shows all there is.
+        // A deep run is long, so it goes on after a failure.
         command.args(["--no-fail-fast", "--profile", "deep"]).env("MILLRACE_DEEP", "1");
     }
     command.args(["--", "--nocapture"]).current_dir(root()).env("RUST_BACKTRACE", "0");
@@ -48,7 +48,7 @@ fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
     let mut log = Vec::new();
     for line in BufReader::new(output).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
-        // A running test shares its line with what it prints, so the marks are looked for anywhere.
+        // A running test shares its line with its output, so the marks may be anywhere.
         if let Some(start) = line.find("SKIPPED (") {
             totals.skipped += 1;
             println!("   {}", &line[start..]);
@@ -57,7 +57,7 @@ fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
             totals.count(&line[start..]);
             println!("   {}", &line[start..]);
         }
-        // What takes most of an hour tells how far it is.
+        // Long tests print their progress.
         if deep && let Some(start) = line.find("AGREE ") {
             println!("   {}", &line[start..]);
         }

@@ -1,8 +1,8 @@
-//! Our table against DPDK's rte_hash and the standard library's map, on one core: look-ups, insertions, new flows, memory.
+//! Compares our table with DPDK's rte_hash and the standard library's map on one core: look-ups, insertions, new flows, memory.
 //!
-//! `cargo xtask bench tables`, which needs libdpdk. All contestants of a table run in turn, several rounds, each round
-//! beginning with another one; a cell is the median with the fastest and the slowest round. All do the same work and are
-//! held to the same answers: find the key's state and read its first word.
+//! `cargo xtask bench tables`, which needs libdpdk. All contestants of a row are interleaved over several rounds, and each round begins
+//! with another one. A cell is the median with the fastest and the slowest round. All do the same work and must give the same answers: find
+//! the key's state and read its first word.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 #[path = "dpdk/board.rs"]
@@ -107,7 +107,7 @@ fn options() -> Result<Option<Options>, String> {
     Ok(Some(options))
 }
 
-/// Everything, with states of one size.
+/// All rows, with states of one size.
 fn state<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     let wanted = |part: &str| options.only.as_deref().is_none_or(|only| part.contains(only));
     if wanted("lookups") {
@@ -117,8 +117,8 @@ fn state<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
         insertions::<V>(dpdk, options, board);
     }
     if wanted("flows") {
-        // At 10 M a second a table fills within half a second, so its flows have to be that short; then flows as they are.
-        // Not below hundreds of ticks, which are as exact as the wheel is.
+        // At 10 M new flows a second a table fills within half a second, so flows are that short in one row; then flows of usual length.
+        // Not below hundreds of ticks, the resolution of the wheel.
         let brief = Nanos((Size::new(options.places, 75).flows() * 100) as u64).max(Nanos(millrace_flow::TICK.0 * 256));
         for lifetime in [brief, LIFETIME] {
             new_flows::<V>(lifetime, options, board);
@@ -131,7 +131,7 @@ fn state<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
 
 /// A contestant with its name.
 type Named<'a> = (String, Box<dyn Flows + 'a>);
-/// One that is yet to be made.
+/// A contestant that isn't constructed yet.
 type Maker<'a> = (String, Box<dyn Fn() -> Box<dyn Flows + 'a> + 'a>);
 
 fn all<'a, V: State>(dpdk: &'a Dpdk, size: Size) -> Vec<Maker<'a>> {
@@ -147,7 +147,7 @@ fn all<'a, V: State>(dpdk: &'a Dpdk, size: Size) -> Vec<Maker<'a>> {
     all
 }
 
-/// Every contestant holds what was put in and not taken out again, and nothing else.
+/// Checks that every contestant holds the keys that were inserted and not removed, and no others.
 fn agree<V: State>(dpdk: &Dpdk) {
     let size = Size::new(1 << 16, 75);
     let flows = size.flows();
@@ -229,7 +229,7 @@ fn fastest(figures: impl Iterator<Item = Figure>) -> f64 {
     figures.map(|figure| figure.median).fold(f64::INFINITY, f64::min)
 }
 
-/// From 85 to 90 %, then at 90 %.
+/// From 85 to 90 % load, then at 90 %.
 fn insertions<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     let size = Size::new(options.places, 90);
     let (flows, step) = (size.flows(), options.places * 5 / 100);
@@ -285,7 +285,7 @@ fn insertions<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     }
 }
 
-/// A flow a packet: with the wheel they expire, without it the oldest makes room.
+/// A new flow a packet: with the wheel flows expire, without it the oldest is evicted.
 fn new_flows<V: State>(lifetime: Nanos, options: &Options, board: &mut Board) {
     let size = Size { lifetime, ..Size::new(options.places, 75) };
     let (flows, bytes) = (size.flows(), size_of::<V>());
@@ -302,7 +302,7 @@ fn new_flows<V: State>(lifetime: Nanos, options: &Options, board: &mut Board) {
             tables.push((format!("{name}, ageing: {}", ageing.name()), ageing, make(size, ageing)));
         }
     }
-    // As a table is after a while: neighbours in time are no neighbours in memory.
+    // As in a table after a while: flows that came together don't lie together.
     let order = Keys::of(random.order(flows));
     for (_, _, table) in &mut tables {
         table.insert(keys.part(0, flows));
@@ -311,7 +311,7 @@ fn new_flows<V: State>(lifetime: Nanos, options: &Options, board: &mut Board) {
     }
     drop(order);
     let mut next = vec![flows + step; tables.len()];
-    // The wheel may be busy with flows that come down a level while the table fills: then the oldest goes for another.
+    // The wheel may be busy with cascading while the table fills; then the oldest flow is evicted.
     let mut evicted = vec![0; tables.len()];
     let times = race(options.rounds, tables.len(), |at| {
         let (_, _, table) = &mut tables[at];
@@ -332,7 +332,7 @@ fn new_flows<V: State>(lifetime: Nanos, options: &Options, board: &mut Board) {
     board.at_most(&format!("{bytes} B, new flows of {seconds:.1} s: what the wheel adds, %"), 15.0, extra);
 }
 
-/// Bytes a flow at the highest load at which all but one insertion in ten thousand succeed.
+/// Bytes a flow at the highest load at which at most one insertion in ten thousand fails.
 fn memory<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     let (entry, alone) = (size_of::<FiveTuple4>() + size_of::<V>() + size_of::<Nanos>(), 13 + size_of::<V>());
     println!(
@@ -389,14 +389,14 @@ fn memory<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     board.at_most(&format!("{} B, memory: times an entry's own bytes", size_of::<V>()), 1.35, figures.into_iter());
 }
 
-/// Nanoseconds a piece.
+/// Nanoseconds an operation.
 fn timed(pieces: usize, work: impl FnOnce()) -> f64 {
     let started = Instant::now();
     work();
     started.elapsed().as_secs_f64() * 1e9 / pieces as f64
 }
 
-/// Has everyone run once a round, each round beginning with another one.
+/// Runs every contestant once a round; each round begins with another one.
 fn race(rounds: usize, contestants: usize, mut run: impl FnMut(usize) -> f64) -> Vec<Figure> {
     let mut times = vec![Vec::new(); contestants];
     for round in 0..rounds {

@@ -1,8 +1,8 @@
-//! What a lookup, and a flow's whole life, cost: the table in bursts of 32, the table packet by packet, and the maps of
-//! the standard library and of hashbrown with the same work done for each packet.
+//! The cost of a look-up and of a flow's whole life: the table in bursts of 32, the table packet by packet, and the maps of the standard
+//! library and of hashbrown with the same work for each packet.
 //!
-//! `cargo bench -p millrace-flow --bench table`. All contestants of a row run in turn, several rounds; a cell is the
-//! median in nanoseconds a packet, with the fastest round behind it.
+//! `cargo bench -p millrace-flow --bench table`. All contestants of a row are interleaved over several rounds. A cell is the median in
+//! nanoseconds a packet, then the fastest round.
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const QUERIES: usize = 1 << 21;
 const ROUNDS: usize = 7;
 
 fn main() {
-    // Cargo passes `--bench`; a word restricts the run to the rows that contain it.
+    // Cargo passes `--bench`; a word selects the rows that contain it.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     println!(
         "{:44} {:>15} {:>16} {:>15} {:>15}",
@@ -42,7 +42,7 @@ fn main() {
     startup(&only);
 }
 
-/// What hashing a key costs, alone: ours, hashbrown's default (foldhash), and the standard map's (SipHash 1-3).
+/// The cost of hashing a key: ours, hashbrown's default (foldhash) and the standard map's (SipHash 1-3).
 fn hashing<K: Key + Hash>(only: &str, name: &str, key: fn(u64) -> K) {
     let title = format!("hash: {name}");
     if !title.contains(only) {
@@ -80,7 +80,7 @@ fn five_tuple(number: u64) -> FiveTuple4 {
     }
 }
 
-/// Values that count packets, as any function's state does in some way.
+/// Values that count packets, as a function's state does.
 trait Count: Copy + Default + Send + 'static {
     fn count(&mut self) -> u64;
 }
@@ -118,7 +118,7 @@ impl Random {
 
 fn lookups<K: Key + Hash, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) -> K) {
     let mut random = Random(7);
-    // As many as keep the table from staying in the cache for being asked the same again, and no more: they pass through it.
+    // Enough distinct keys that the table doesn't stay in the cache by repetition, and no more: they pass through the cache too.
     let count = if flows > 100_000 { QUERIES } else { 1 << 16 };
     let present: Vec<K> = (0..count).map(|_| key(random.below(flows))).collect();
     let absent: Vec<K> = (0..count).map(|_| key(flows as u64 + random.below(flows))).collect();
@@ -183,7 +183,7 @@ fn table<K: Key, V: Count, I: Index>(flows: usize, key: fn(u64) -> K) -> Table<K
     table
 }
 
-/// As a table is after a while: neighbours in time are no neighbours in memory.
+/// As in a table after a while: flows that came together don't lie together.
 fn shuffled<K: Key, V: Count, I: Index>(flows: usize, key: fn(u64) -> K, pace: u64) -> Table<K, V, I> {
     let mut table = table::<K, V, I>(flows, key);
     let mut random = Random(11);
@@ -220,14 +220,14 @@ fn bursts<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, queries: &[K],
         }
         let now = Nanos(*now);
         for ((hash, hint), key) in hashes.iter().zip(&hints).zip(burst) {
-            let near = table.entry_near(key, *hint, now).map(|entry| entry.slot());
+            let near = table.entry_at_hint(key, *hint, now).map(|entry| entry.slot());
             sum = sum.wrapping_add(visit(table, near.or_else(|| table.find(key, *hash)), now));
         }
     }
     sum
 }
 
-/// What an engine and a small function do with a packet's flow.
+/// The work of an engine and a small function on a packet's flow.
 #[inline(always)]
 fn visit<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, found: Option<Slot>, now: Nanos) -> u64 {
     let Some(slot) = found else { return 0 };
@@ -239,13 +239,13 @@ fn visit<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, found: Option<S
     count
 }
 
-/// A full table in which each packet opens a flow and an old one expires, and one in which the oldest makes room.
+/// A full table in which each packet opens a flow: in one case an old flow expires, in the other the oldest is evicted.
 fn churn<K: Key, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) -> K) {
     let title = format!("churn: {name}, {flows} flows");
     if !title.contains(only) {
         return;
     }
-    // Every flow lives for 60 seconds, so that as many expire as come.
+    // Every flow lives for 60 seconds, so as many expire as come.
     let pace = 60_000_000_000 / flows as u64 + 1;
     let mut tagged = shuffled::<K, V, Tagged>(flows, key, pace);
     let mut cuckoo = shuffled::<K, V, CuckooPp>(flows, key, pace);
@@ -299,7 +299,7 @@ fn evict<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, at: &mut u64, k
         hashes.iter().for_each(|hash| table.prefetch(*hash));
         for (key, hash) in burst.iter().zip(hashes) {
             let _ = black_box(table.find(key, hash));
-            if let Some(slot) = table.oldest_unassured().filter(|_| table.is_full()) {
+            if let Some(slot) = table.oldest_unprotected().filter(|_| table.is_full()) {
                 table.remove(slot);
                 done += 1;
             }
@@ -328,7 +328,7 @@ fn startup(only: &str) {
     }
 }
 
-/// Runs the contestants in turn and prints a row.
+/// Runs the contestants interleaved and prints a row.
 fn race(title: &str, packets: usize, contestants: &mut [&mut dyn FnMut() -> u64]) {
     let mut times = vec![Vec::new(); contestants.len()];
     for _ in 0..ROUNDS {

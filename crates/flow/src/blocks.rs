@@ -1,5 +1,7 @@
-//! Lists of slots as chains of blocks of a cache line each, taken from a pool. Whoever is on a list knows its position there,
-//! and leaves it in constant time: the first by stepping on, any other by the last taking its place.
+//! Lists of slots, as unrolled linked lists: chains of one-cache-line blocks from a pool.
+//!
+//! Each entry knows its position on its list and leaves in constant time: the first by moving the list's start, any other by moving the
+//! last entry to its place.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,17 +12,17 @@ use crate::memory::{Filling, Region};
 
 /// Slots in a block.
 const WIDTH: usize = 13;
-/// Positions in a block that a position's number has room for.
+/// How many positions a block has in the numbering of positions.
 const POSITIONS: u32 = 16;
 const NONE: u32 = u32::MAX;
-/// The position of an entry that is on no list: in the block that is never used. Zero, so that memory comes up loose.
+/// The position of an entry that is on no list. It lies in a block that is never used. It is 0, so zeroed memory means no list.
 pub(crate) const LOOSE: u32 = 0;
 
 #[repr(C, align(64))]
 struct Block {
     next: u32,
     prev: u32,
-    /// Where in the block the list's slots begin, and how many there are; at least one.
+    /// Where the slots begin in the block, and how many there are: at least one.
     first: u8,
     len: u8,
     slots: [u32; WIDTH],
@@ -43,20 +45,19 @@ impl List {
         self.head == NONE
     }
 
-    /// The number of its first block, which no list of others has as long as it is this one's.
+    /// The number of its first block. No other list has that block meanwhile.
     #[inline]
     pub(crate) const fn head(self) -> u32 {
         self.head
     }
 }
 
-/// The pool.
+/// The pool of blocks.
 pub(crate) struct Blocks {
     region: Region,
-    /// The number of the list that each block is of. Apart from the blocks, for it is asked for more often than they are, and
-    /// so takes a thirtieth of the lines.
+    /// The list of each block. It lies apart from the blocks: it is read more often than they are, and takes fewer cache lines so.
     lists: Box<[u16]>,
-    /// Where each entry is, or [`LOOSE`].
+    /// The position of each entry, or [`LOOSE`].
     positions: Region,
     entries: u32,
     count: u32,
@@ -67,13 +68,13 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// As many blocks as `entries` can take on so many lists, each a number below `slots`: a list's first and last may hold one slot only. The numbers
-    /// come in the order of `filling`.
+    /// A pool with enough blocks for `entries` entries on so many lists. Entry numbers are below `slots` and come in the order of
+    /// `filling`. The first and last block of a list may hold one entry only.
     ///
     /// # Panics
-    /// When there are more than positions can number, some 3 billion entries.
+    /// If there are more than some 3 billion entries, since positions have 32 bits.
     pub(crate) fn new(entries: usize, slots: usize, lists: usize, filling: Filling) -> Self {
-        // One more is never used, and its positions mean something else.
+        // One more block is never used; its positions mean "on no list".
         let count = (entries.div_ceil(WIDTH) + 2 * lists).min(entries) + 2;
         assert!(count < (NONE / POSITIONS) as usize && lists <= 1 << u16::BITS, "positions have 32 bits");
         let region = Region::zeroed(count * size_of::<Block>(), Filling::InOrder);
@@ -93,7 +94,7 @@ impl Blocks {
         self.region.bytes() + self.positions.bytes() + size_of_val(&*self.lists)
     }
 
-    /// Where the entry is: [`LOOSE`] where it is on no list.
+    /// The entry's position, or [`LOOSE`].
     #[inline]
     pub(crate) fn position(&self, entry: u32) -> u32 {
         if entry >= self.entries {
@@ -110,19 +111,19 @@ impl Blocks {
         unsafe { self.positions.base().cast::<u32>().add(entry as usize).write(position) };
     }
 
-    /// Brings the entry's position near.
+    /// Prefetches the entry's position.
     #[inline]
     pub(crate) fn prefetch_position(&self, entry: u32) {
         prefetch::address(self.positions.base().as_ptr().wrapping_add(entry as usize * size_of::<u32>()));
     }
 
-    /// The list that the position is on.
+    /// The list of this position.
     #[inline]
     pub(crate) fn list_of(&self, position: u32) -> u16 {
         self.lists[(position / POSITIONS) as usize]
     }
 
-    /// Puts an entry behind all others on the list, which is number `number`, and notes its position.
+    /// Appends an entry to the list with number `number`.
     #[inline]
     pub(crate) fn append(&mut self, list: &mut List, number: u32, entry: u32) {
         let mut at = list.tail;
@@ -141,7 +142,7 @@ impl Blocks {
         self.set_position(entry, at * POSITIONS + place as u32);
     }
 
-    /// Takes the entry off the list, of which it is the first.
+    /// Removes the list's first entry.
     #[inline]
     pub(crate) fn remove_first(&mut self, list: &mut List, entry: u32) {
         self.set_position(entry, LOOSE);
@@ -154,7 +155,7 @@ impl Blocks {
         }
     }
 
-    /// Takes the entry at this position off its list.
+    /// Removes the entry at this position. The list's last entry takes its place.
     #[inline]
     pub(crate) fn remove(&mut self, list: &mut List, entry: u32, position: u32) {
         let (at, place) = (position / POSITIONS, position % POSITIONS);
@@ -183,7 +184,7 @@ impl Blocks {
         self.slots(list, 0).first().copied()
     }
 
-    /// The slots of the list's block that lies `behind` its first one: none, if there is no such block.
+    /// The entries of the list's block number `behind`, counted from the first; empty if there is no such block.
     #[inline]
     pub(crate) fn slots(&self, list: List, behind: usize) -> &[u32] {
         match self.block_behind(list, behind) {
@@ -192,7 +193,7 @@ impl Blocks {
         }
     }
 
-    /// Brings the block near that lies `behind` the list's first one. Those ahead of it should be.
+    /// Prefetches the list's block number `behind`, counted from the first. The blocks before it should be in the cache.
     #[inline]
     pub(crate) fn prefetch(&self, list: List, behind: usize) {
         if let Some(block) = self.block_behind(list, behind) {

@@ -1,21 +1,21 @@
-//! Hashes of the entries that end next: made when their part of the index is asked for, and used when they are taken out of it.
+//! A small cache of the hashes of flows that expire soon: computed when their part of the index is prefetched, used when they are removed.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Places: a few times as many as entries wait at once, which their slots spread over at random.
+/// Places in the cache: a few times as many as entries wait at once.
 const PLACES: usize = 128;
-/// In the place of a slot: none.
+/// An empty place.
 const NOBODY: u32 = u32::MAX;
 
-/// A small cache by slot. A slot's hash is forgotten when its flow is taken out, so what is known is never another flow's.
+/// A direct-mapped cache from slots to hashes. Removing a flow clears its place, so a hash never belongs to an earlier flow.
 pub(crate) struct Hashes {
     slots: Box<[u32]>,
     hashes: Box<[u64]>,
 }
 
 impl Hashes {
-    /// None; no room for any in a table in which nobody asks ahead.
+    /// An empty cache. It has no places unless `wanted`.
     pub(crate) fn new(wanted: bool) -> Self {
         let places = if wanted { PLACES } else { 0 };
         Self { slots: vec![NOBODY; places].into(), hashes: vec![0; places].into() }
@@ -25,7 +25,7 @@ impl Hashes {
         size_of_val(&*self.slots) + size_of_val(&*self.hashes)
     }
 
-    /// Notes the hash of the flow at the slot.
+    /// Stores the hash of the flow at the slot.
     #[inline]
     pub(crate) fn note(&mut self, slot: u32, hash: u64) {
         let place = slot as usize % PLACES;
@@ -34,14 +34,14 @@ impl Hashes {
         }
     }
 
-    /// The hash of the flow at the slot, if it is known.
+    /// The hash of the flow at the slot, if it is cached.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<u64> {
         let place = slot as usize % PLACES;
         (self.slots.get(place) == Some(&slot)).then(|| self.hashes[place])
     }
 
-    /// The same, and forgets it: the flow is taken out.
+    /// Like [`get`](Self::get), and clears the place.
     #[inline]
     pub(crate) fn take(&mut self, slot: u32) -> Option<u64> {
         let hash = self.get(slot)?;

@@ -1,5 +1,5 @@
-//! Memory that is sized before the first packet: aligned and zeroed. The kernel gives its pages when they are first touched, huge ones
-//! where it has them and a table has grown into its room.
+//! Zeroed, cache-line aligned memory that is reserved at the start. The kernel provides pages at their first use, and huge pages if it has
+//! any and a table has grown into its room.
 
 use alloc::sync::Arc;
 use core::cell::Cell;
@@ -9,28 +9,28 @@ use locality::CACHE_LINE;
 pub(crate) use locality::pages::Filling;
 use locality::pages::{HEAD, HUGE_PAGE, Zeroed};
 
-/// A stretch of zeroed memory. It begins on a cache line.
+/// A piece of zeroed memory. It begins on a cache line.
 pub(crate) struct Region {
     base: NonNull<u8>,
     bytes: usize,
-    /// What it lies in: alone, or together with other small ones.
+    /// The allocation that it lies in, which small regions share.
     chunk: Arc<Zeroed>,
 }
 
 std::thread_local! {
-    /// A chunk of this thread's that has room left, and how much of it is taken. Who builds an engine's tables is one thread.
+    /// This thread's chunk with room left, and how many bytes of it are taken. One thread builds the tables of an engine.
     static OPEN: Cell<Option<(Arc<Zeroed>, usize)>> = const { Cell::new(None) };
 }
 
-/// Regions of at most so many bytes lie together on huge pages. By itself each would have small ones, and an engine that gives every bucket
-/// of its packets tables of their own has more of those than the processor keeps translations of. What is left over of a page is less.
+/// Regions up to this size share huge pages. Alone, each would have small pages, and an engine with tables for every bucket of packets
+/// would have more pages than the processor has TLB entries.
 const TOGETHER_MAX: usize = HUGE_PAGE / 4;
 
 impl Region {
-    /// `bytes` of zeros, which will be written in that order.
+    /// `bytes` zero bytes, which will be written in the order of `filling`.
     ///
     /// # Panics
-    /// When the size overflows an address. When memory runs out, as all allocation does.
+    /// If the size overflows an address, and if memory runs out.
     pub(crate) fn zeroed(bytes: usize, filling: Filling) -> Self {
         let (chunk, start) = match bytes {
             1..=TOGETHER_MAX => with_others(bytes),
@@ -41,13 +41,13 @@ impl Region {
         Self { base, bytes, chunk }
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     #[inline]
     pub(crate) const fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How long it is.
+    /// The size in bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -58,9 +58,9 @@ impl Region {
     }
 }
 
-/// Room for so many bytes, behind what others have; where it begins.
+/// Allocates so many bytes from the thread's chunk; returns the chunk and the offset.
 fn with_others(bytes: usize) -> (Arc<Zeroed>, usize) {
-    // A thread that is at its end has none any more, and every region a chunk to itself.
+    // In a thread that is ending there is no chunk; each region gets its own.
     let open = OPEN.try_with(Cell::take).ok().flatten();
     let (chunk, start) = match open.filter(|(chunk, taken)| chunk.bytes() - taken >= bytes) {
         Some(open) => open,

@@ -1,43 +1,43 @@
-//! How a table ages and what goes when it is full.
+//! Policies of a table: ageing, eviction, and the guard of shared entries.
 
-/// Who finds the flows whose deadline has passed. Expiry itself is logical and the same under each: a flow past its deadline
-/// is dead to whoever looks, and what differs is when its place comes free.
+/// How a table finds expired flows. A flow is expired once its deadline has passed, whatever the policy; the policy decides when its place
+/// becomes free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ageing {
-    /// A hierarchical timing wheel: in the order of the deadlines, each within a [`TICK`](crate::TICK).
+    /// A hierarchical timing wheel. Flows expire in the order of their deadlines, within a [`TICK`](crate::TICK).
     #[default]
     Wheel,
-    /// A hand that goes round the slots, [`SCANNED`](crate::SCANNED) a call: within a round, in the order of the slots.
+    /// A scan over the slots, [`SCANNED`](crate::SCANNED) a call, in slot order.
     Scan,
-    /// Nobody, until a new flow comes where the dead one lies.
+    /// A new flow removes expired ones in its own neighbourhood. Nothing else does.
     Lazy,
-    /// Nobody at all: dead flows stay until their own packets come or until eviction takes them.
+    /// Nothing does. An expired flow stays until its own next packet or until it is evicted.
     None,
 }
 
-/// Which flow makes room when a table is full.
+/// Which flow a full table evicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// About the oldest of those that nobody has answered, wherever it lies; none if all were answered. A
-    /// [hand](crate::Table::oldest_unassured) goes round the places.
+    /// Roughly the oldest flow that is not protected, wherever it lies; none if all are protected. A [clock
+    /// hand](crate::Table::oldest_unprotected) goes round the slots.
     #[default]
     OldestUnanswered,
-    /// Of those that lie where the new one would go, the one whose deadline comes first: with one timeout for all, the least
-    /// recently used. Where nobody lies there, of those at a random place. It may be one that was answered.
+    /// The flow in the new one's neighbourhood with the earliest deadline. If all flows have the same timeout, this is the least recently
+    /// used. If that neighbourhood is empty, a random one is searched. Protected flows are evicted too.
     LeastRecent,
-    /// Any of those that lie where a random key would go. It may be one that was answered.
+    /// A random flow of a random neighbourhood. Protected flows are evicted too.
     Random,
-    /// None: the newcomer is the one that goes.
+    /// None: the new flow is refused.
     None,
 }
 
-/// What keeps two cores from stepping on one entry of a shared table at once.
+/// How a shared table keeps two cores from changing one entry at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryGuard {
-    /// A lock of its own.
+    /// A lock for each entry.
     #[default]
     Lock,
-    /// A step is one atomic operation; for functions whose steps add up.
+    /// One atomic operation a step, for functions that only add.
     Atomic,
 }
 

@@ -1,6 +1,6 @@
-//! The entries themselves, at places that never change.
+//! A slab of entries: an array of slots with a free list. An entry never moves.
 //!
-//! What a packet reads and writes (key, value, deadline) is kept together, one entry close behind the other.
+//! Key, value and deadline of an entry lie together, and the entries lie close together.
 
 use core::marker::PhantomData;
 
@@ -10,34 +10,34 @@ use packet::{Key, Nanos};
 use crate::memory::{Filling, Region};
 use crate::wheel::HORIZON;
 
-/// What a packet needs of an entry. Where nobody is, the next place that is free stands behind the word.
+/// A slot's contents. In a free slot the number of the next free slot lies behind the word.
 #[repr(C)]
 pub(crate) struct Hot<K, V> {
-    /// [`VACANT`], or the deadline: so one comparison with the time says whether there is a flow here that lives.
+    /// [`VACANT`], or the deadline: one comparison with the time shows whether there is a live flow.
     word: u64,
     key: K,
     value: V,
 }
 
-/// From this number on, there are no slots.
+/// All slot numbers are below this.
 const END: u32 = 1 << 31;
 
-/// The word of an entry that is not in use. Zero, so that memory comes up vacant.
+/// The word of a free slot. It is 0, so zeroed memory is all free slots.
 const VACANT: u64 = 0;
 
-/// A deadline as an entry tells it: none is as early as the beginning of time, which stands for no flow.
+/// The deadline, or 1 ns for a deadline of 0, which would mean a free slot.
 #[inline(always)]
-pub(crate) const fn told(deadline: Nanos) -> Nanos {
+pub(crate) const fn nonzero_deadline(deadline: Nanos) -> Nanos {
     if deadline.0 == VACANT { Nanos(1) } else { deadline }
 }
 
-/// Entries numbered from 0, some in use and the others on a free list.
+/// Slots numbered from 0, some in use and the others free.
 pub(crate) struct Slab<K, V> {
     region: Region,
     slots: u32,
     /// No entry from here on has been in use.
     used: u32,
-    /// The first of the free entries below `used`, or [`END`]; for indexes that point at entries.
+    /// The first free slot below `used`, or [`END`]. Unused under indexes that assign slots.
     free: u32,
     len: u32,
     high_water: u32,
@@ -51,15 +51,15 @@ unsafe impl<K: Sync, V: Sync> Sync for Slab<K, V> {}
 
 impl<K: Key, V: Copy> Slab<K, V> {
     const HOT: usize = size_of::<Hot<K, V>>();
-    /// From one entry to the next: at least the word and the next free place.
+    /// Bytes from one slot to the next: room for the word and the next free slot's number at least.
     const STRIDE: usize = if Self::HOT < 16 { 16 } else { Self::HOT };
-    /// Whether some entries reach into a line more than others do.
+    /// True if some entries span more cache lines than others do.
     const CROSSES: bool = !Self::STRIDE.is_multiple_of(CACHE_LINE) && !CACHE_LINE.is_multiple_of(Self::STRIDE);
 
-    /// Room for `slots` entries, which come in that order.
+    /// A slab of `slots` slots, which are filled in the order of `filling`.
     ///
     /// # Panics
-    /// When that is 2^31 or more.
+    /// If that is 2^31 or more.
     pub(crate) fn new(slots: usize, filling: Filling) -> Self {
         const { assert!(align_of::<Hot<K, V>>() <= CACHE_LINE, "keys and values are aligned to a cache line at most") };
         assert!(slots < END as usize, "a table has fewer than 2^31 places");
@@ -77,7 +77,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.slots
     }
 
-    /// The most entries that were in use at once.
+    /// The most slots that were in use at once.
     pub(crate) const fn high_water(&self) -> u32 {
         self.high_water
     }
@@ -91,13 +91,13 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.region.bytes()
     }
 
-    /// The bytes of the lines that entries in use lie in: close behind each other, or `apart`, where others said which they are.
+    /// The bytes of the cache lines of entries in use. `apart` says that the index assigned their slots, so they don't lie side by side.
     pub(crate) fn bytes_in_use(&self, apart: bool) -> usize {
         let each = if apart { Self::STRIDE + CACHE_LINE } else { Self::STRIDE };
         self.region.bytes().min(self.len as usize * each)
     }
 
-    /// An entry that is free, for indexes that point at entries: the number behind the last if all are in use.
+    /// A free slot, for indexes that don't assign slots. If there is none, the number behind the last one.
     #[inline]
     pub(crate) const fn vacant(&self) -> u32 {
         if self.free != END { self.free } else { self.used }
@@ -106,25 +106,25 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// Puts an entry at a free slot.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// If there is no such slot.
     #[inline]
     pub(crate) fn take(&mut self, at: u32, key: K, value: V, deadline: Nanos) {
         assert!(at < self.slots, "entries are put where the slab has room");
         if at == self.free {
             // SAFETY: the place lies within the region, as was just checked, and `give` left this there.
             self.free = unsafe { self.next_free(at).read_unaligned() };
-            // The next one to be taken may have been given back long ago.
+            // The next free slot may have been freed long ago.
             self.prefetch(self.free);
         }
         self.used = self.used.max(at + 1);
         self.len += 1;
         self.high_water = self.high_water.max(self.len);
-        let word = told(deadline).0;
+        let word = nonzero_deadline(deadline).0;
         // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
     }
 
-    /// Gives an entry back; `listed` if it is to be found by [`vacant`](Self::vacant).
+    /// Frees a slot. `listed` puts it on the free list.
     #[inline]
     pub(crate) fn give(&mut self, at: u32, listed: bool) {
         self.hot_mut(at).word = VACANT;
@@ -136,20 +136,19 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.len -= 1;
     }
 
-    /// Whether there is an entry in use at `at`, which may be any number.
+    /// True if slot `at` is in use. `at` may be any number.
     #[inline(always)]
     pub(crate) fn is_live(&self, at: u32) -> bool {
         at < self.slots && self.word(at) != VACANT
     }
 
-    /// Whether the entry at `at`, which may be any number, is in use and its deadline has passed. One without a deadline is
-    /// not dead at the end of time either.
+    /// True if slot `at` is in use and its deadline has passed. `at` may be any number. A flow without a deadline never expires.
     #[inline]
     pub(crate) fn is_dead(&self, at: u32, now: Nanos) -> bool {
         self.is_live(at) && self.deadline(at) <= now && self.deadline(at) != Nanos::NEVER
     }
 
-    /// The entry at `at`, which may be any number, if it holds a flow of this key that lives on after `now`: at the end of time none does.
+    /// The entry at slot `at` if its key is `key` and its deadline is later than `now`. `at` may be any number.
     #[inline(always)]
     pub(crate) fn alive(&mut self, at: u32, key: &K, now: Nanos) -> Option<&mut Hot<K, V>> {
         if at >= self.slots || self.word(at) <= now.0 {
@@ -166,7 +165,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         &self.hot(at).key
     }
 
-    /// Whether the entry at `at`, which may be any number, is of this key.
+    /// True if slot `at` is in use by this key. `at` may be any number.
     #[inline(always)]
     pub(crate) fn is_of(&self, at: u32, key: &K) -> bool {
         self.is_live(at) && self.hot(at).key == *key
@@ -194,10 +193,10 @@ impl<K: Key, V: Copy> Slab<K, V> {
     }
 
     pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) {
-        self.hot_mut(at).word = told(deadline).0;
+        self.hot_mut(at).word = nonzero_deadline(deadline).0;
     }
 
-    /// Brings what a packet needs of an entry near.
+    /// Prefetches an entry.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
         let place = self.place(at).cast::<u8>();
@@ -218,7 +217,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         unsafe { &*self.place(at) }
     }
 
-    /// What a packet needs of the entry.
+    /// The entry at a slot in use.
     #[inline(always)]
     pub(crate) fn hot_mut(&mut self, at: u32) -> &mut Hot<K, V> {
         self.check_live(at);
@@ -226,7 +225,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         unsafe { &mut *self.place(at) }
     }
 
-    /// The word of an entry, in use or not.
+    /// The word of a slot, in use or not.
     #[inline(always)]
     fn word(&self, at: u32) -> u64 {
         debug_assert!(at < self.slots);
@@ -234,7 +233,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         unsafe { (&raw const (*self.place(at)).word).read() }
     }
 
-    /// Stops a slot whose flow is gone, or of another table, as a slice stops an index past its end.
+    /// Panics if there is no flow at the slot, as a slice does for an index past its end.
     #[inline(always)]
     pub(crate) fn check_live(&self, at: u32) {
         if !self.is_live(at) {
@@ -247,7 +246,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.region.base().as_ptr().wrapping_add(at as usize * Self::STRIDE).cast()
     }
 
-    /// Where a free place names the next one.
+    /// Where a free slot holds the number of the next free slot.
     #[inline(always)]
     fn next_free(&self, at: u32) -> *mut u32 {
         self.place(at).cast::<u8>().wrapping_add(size_of::<u64>()).cast()
@@ -270,8 +269,8 @@ impl<K, V> Hot<K, V> {
         is_later
     }
 
-    /// Sets the deadline, unless the wheel may have to know: where it is earlier than the one that is set, and ahead of the present's
-    /// horizon. One branch for both, as some flows' deadlines go to and fro with every packet.
+    /// Sets the deadline, except if it becomes earlier and lies before the packet's time plus the horizon; then the timing wheel must know.
+    /// Both tests are one branch, since some flows' deadlines go back and forth with every packet.
     #[inline(always)]
     pub(crate) fn move_deadline(&mut self, deadline: Nanos, present: Nanos) -> bool {
         let horizon = (present + HORIZON).0;

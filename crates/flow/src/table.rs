@@ -1,4 +1,4 @@
-//! The flow table.
+//! A flow table for one core.
 
 use core::fmt;
 
@@ -6,109 +6,108 @@ use locality::CACHE_LINE;
 use locality::pages::STEP;
 use packet::{Key, Nanos};
 
+use crate::eviction_candidates::{EvictionCandidates, SweepOrder};
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::memory::Filling;
 use crate::policy::{Ageing, Eviction};
-use crate::slab::{Hot, Slab, told};
-use crate::unanswered::{Round, Unanswered};
+use crate::slab::{Hot, Slab, nonzero_deadline};
 use crate::wheel::Wheel;
 
-/// Flows by key, bounded in number, with deadlines in packet time.
+/// A bounded table of flows by key, each with a deadline in packet time. One core uses it.
 ///
-/// A packet's way through the table, best taken by a burst of packets stage by stage: [`hash`](Self::hash) and
-/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`entry_near`](Self::entry_near), and
-/// where that doesn't know, [`find`](Self::find) and the accessors of the [`Slot`] that it found.
+/// Look packets up in bursts, one stage for the whole burst at a time: first [`hash`](Self::hash) and [`prefetch`](Self::prefetch), then
+/// [`prefetch_entry`](Self::prefetch_entry), then [`entry_at_hint`](Self::entry_at_hint). If the hint doesn't lead to the flow, call
+/// [`find`](Self::find) and the accessors that take a [`Slot`].
 ///
-/// Expiry is the caller's: a flow whose deadline has passed is found like any other until it is removed, so the caller
-/// compares [`deadline`](Self::deadline) with `now` at every look. [`reclaim`](Self::reclaim) brings up such flows that
-/// nobody looks at, a bounded piece of work at a time.
+/// The caller decides on expiry. A flow is found until it is removed, even after its deadline, so the caller compares
+/// [`deadline`](Self::deadline) with the time. [`reclaim`](Self::reclaim) finds expired flows, a bounded piece of work a call.
 ///
-/// Which index finds the flows is a matter of type, and of speed alone: the flows that are in are the same under each.
+/// The type of the index changes the speed and nothing else: every index holds the same flows.
 ///
-/// What every look reads comes first and takes two cache lines: an engine has a table for every bucket of its packets, and their heads
-/// compete for the first-level cache.
+/// The fields that each look-up reads come first and take two cache lines. An engine has a table for each bucket of packets, and the heads
+/// of these tables compete for the first-level cache.
 #[repr(C, align(64))]
 pub struct Table<K, V, I = CuckooPp> {
     index: I,
     slab: Slab<K, V>,
-    /// How many flows have come so far, modulo 2^32.
-    came: u32,
+    /// How many flows were inserted so far, modulo 2^32.
+    inserted: u32,
     capacity: u32,
     wheel: Wheel,
     hashes: Hashes,
     ageing: Ageing,
-    /// The slot that the scan comes to next.
-    hand: u32,
-    /// With how many flows the index gets its next huge page.
+    /// The slot that [`Ageing::Scan`] looks at next.
+    scan_cursor: u32,
+    /// At this number of flows the next part of the index is put on a huge page.
     collapse_at: u32,
-    unanswered: Unanswered,
+    candidates: EvictionCandidates,
     seed: u64,
 }
 
-/// How a table is laid out and kept.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan<C = ()> {
-    /// Which design of index, where the table's type leaves that open.
+    /// Which design of index, if the table's type leaves that open.
     pub index: C,
-    /// Flows that it holds at most.
+    /// The most flows that it holds.
     pub capacity: usize,
-    /// How many of a hundred places are taken when it is full; `None` for what suits the index.
+    /// The load factor of a full table in percent; `None` for the index's own default.
     pub load_percent: Option<usize>,
-    /// Who finds the flows whose deadline has passed.
+    /// How expired flows are found.
     pub ageing: Ageing,
-    /// What keys the hash: where an attacker chooses the flows it must be secret.
+    /// The hash seed. It must be secret if an attacker can choose the keys.
     pub seed: u64,
 }
 
-/// How large what is used of a table's parts is at most, if it stays in the second-level cache beside all else that a core reads.
-const NEAR_INDEX_BYTES: usize = 128 * 1024;
-const NEAR_SLAB_BYTES: usize = 512 * 1024;
+/// The largest index and slab that stay in the second-level cache beside the other data of a core.
+const L2_INDEX_BYTES: usize = 128 * 1024;
+const L2_SLAB_BYTES: usize = 512 * 1024;
 
-/// How often eviction looks where nobody lies.
+/// How many random places eviction tries before it gives up.
 const RANDOM_TRIES: usize = 64;
-/// Slots that [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
+/// How many slots [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
 pub const SCANNED: usize = 4;
 
-/// A flow's place in its table. It stays valid, and the flow's own, until the flow is removed.
+/// The number of a flow's place in its table. It doesn't change until the flow is removed.
 ///
-/// A slot kept longer names whatever flow has taken the place, or nothing, which is a panic to whoever asks.
+/// A slot that is used after that names the flow that has taken the place. If there is none, accessors panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
-/// What a packet reads and writes of a flow, found once.
-pub struct Entry<'a, K, V> {
+/// A mutable reference to a flow, for several accesses after one look-up.
+pub struct EntryMut<'a, K, V> {
     hot: &'a mut Hot<K, V>,
     slot: Slot,
     /// The packet's time.
     present: Nanos,
-    unanswered: &'a Unanswered,
+    candidates: &'a EvictionCandidates,
 }
 
-impl<K, V> Entry<'_, K, V> {
-    /// The flow's place.
+impl<K, V> EntryMut<'_, K, V> {
+    /// The flow's slot.
     #[inline(always)]
     #[must_use]
     pub const fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// The flow's value, to be changed.
+    /// The flow's value, mutable.
     #[inline(always)]
     #[must_use]
     pub const fn value_mut(&mut self) -> &mut V {
         self.hot.value_mut()
     }
 
-    /// Whether the flow was [assured](Table::assure).
+    /// True if the flow is [protected](Table::protect).
     #[inline(always)]
     #[must_use]
-    pub fn is_assured(&self) -> bool {
-        !self.unanswered.contains(self.slot.0)
+    pub fn is_protected(&self) -> bool {
+        !self.candidates.contains(self.slot.0)
     }
 
-    /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from the packet's time.
-    /// `false`, and nothing done, where it isn't, which is [`Table::touch`]'s matter.
+    /// Moves the flow's deadline if that takes one store: if the new deadline is later, or more than the timing wheel's horizon after the
+    /// packet's time. Otherwise it returns `false` and changes nothing; call [`Table::touch`] then.
     #[inline(always)]
     #[must_use]
     pub fn move_deadline(&mut self, deadline: Nanos) -> bool {
@@ -116,17 +115,17 @@ impl<K, V> Entry<'_, K, V> {
     }
 }
 
-/// Where a flow probably is.
+/// A guess where a flow is, or that it is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint(pub(crate) u32);
 
 impl Hint {
-    /// The hint that says nothing.
+    /// The hint that holds no guess.
     pub const NOWHERE: Self = Self(u32::MAX);
-    /// There is no such flow, as long as just so many have come; modulo 2^30. No slot's number is as large.
+    /// The flow was absent when this many flows had been inserted, modulo 2^30. No slot has such a large number.
     #[inline(always)]
-    const fn absent(came: u32) -> Self {
-        Self((1 << 31) | (came % (1 << 30)))
+    const fn absent(inserted: u32) -> Self {
+        Self((1 << 31) | (inserted % (1 << 30)))
     }
 }
 
@@ -137,7 +136,7 @@ impl Default for Hint {
 }
 
 impl Slot {
-    /// The place as a number below [`Table::slots`], for arrays kept beside the table.
+    /// The slot as a number below [`Table::slots`], for arrays that the caller keeps beside the table.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -146,21 +145,22 @@ impl Slot {
 }
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
-    /// An empty table for `capacity` flows, aged by a timing wheel. Its memory is reserved now and comes as flows do. Of capacity 0 it is always full.
+    /// An empty table for `capacity` flows, with a timing wheel. Memory is reserved now and used as flows come. A table of capacity 0 is
+    /// always full.
     ///
-    /// `seed` keys the hash: where an attacker chooses the flows it must be secret.
+    /// `seed` is the hash seed. It must be secret if an attacker can choose the keys.
     ///
     /// # Panics
-    /// When the capacity needs 2^31 places or more, and when memory runs out.
+    /// If the capacity needs 2^31 places or more, and if memory runs out.
     #[must_use]
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self::planned(Plan { capacity, seed, ..Plan::default() })
     }
 
-    /// An empty table as planned.
+    /// An empty table with these parameters.
     ///
     /// # Panics
-    /// As [`new`](Self::new) does, and when the load is not between 1 and 100.
+    /// As [`new`](Self::new) does, and if the load is not between 1 and 100.
     #[must_use]
     pub fn planned(plan: Plan<I::Choice>) -> Self {
         let Plan { index: choice, capacity, load_percent, ageing, seed } = plan;
@@ -170,9 +170,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let slots = if index.assigns() { index.places() } else { capacity };
         let slots = if capacity == 0 { 0 } else { slots };
         let (aged, aged_slots) = if ageing == Ageing::Wheel { (capacity, slots) } else { (0, 0) };
-        let (filling, round) = match index.assigns() {
-            true => (Filling::Whole, Round::Spread),
-            false => (Filling::InOrder, Round::InTurn),
+        let (filling, order) = match index.assigns() {
+            true => (Filling::Whole, SweepOrder::GoldenRatio),
+            false => (Filling::InOrder, SweepOrder::Sequential),
         };
         let mut wheel = Wheel::new(aged, aged_slots, filling);
         if ageing == Ageing::Scan {
@@ -180,74 +180,76 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         Self {
             slab: Slab::new(slots, filling),
-            unanswered: Unanswered::new(slots, round),
+            candidates: EvictionCandidates::new(slots, order),
             index,
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
-            came: 0,
+            inserted: 0,
             capacity: capacity as u32,
-            hand: 0,
+            scan_cursor: 0,
             collapse_at: STEP as u32,
             seed,
         }
     }
 
-    /// The key's hash in this table, to be handed to the other functions. Each shard of a table may have a seed of its
-    /// own; a hash made by one table means nothing to another.
+    /// The key's hash in this table, which the other functions take. Tables may have different seeds, so a hash is valid for one table
+    /// only.
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &K) -> u64 {
         key.hash(self.seed)
     }
 
-    /// Brings the part of the index near where the hash leads.
+    /// Prefetches the part of the index that a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Brings the entry near that [`find`](Self::find) will look at, and says which it is, for
-    /// [`entry_near`](Self::entry_near). The index should be near by now.
+    /// Prefetches the entry that [`find`](Self::find) will look at. Returns a hint for [`entry_at_hint`](Self::entry_at_hint). Call
+    /// [`prefetch`](Self::prefetch) some time before.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         self.prefetch_entry_as::<false, false>(hash)
     }
 
-    /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. In a
-    /// table that [is `NEAR`](Self::fits_l2) as a whole it says where the entry is and asks for nothing: what is looked for in the
-    /// first-level cache ahead of time costs more there than loads that overlap with others.
+    /// Like [`prefetch_entry`](Self::prefetch_entry), in variants.
+    ///
+    /// Set `ANY` if a key is as likely to be absent as present. If most keys are present, this is slower. Set `FITS_L2` if the table [fits
+    /// the second-level cache](Self::fits_l2): the hint is computed, but no entry is prefetched, since loads from that cache overlap
+    /// anyway.
     #[inline(always)]
-    pub fn prefetch_entry_as<const ANY: bool, const NEAR: bool>(&self, hash: u64) -> Hint {
-        let near = |slot| {
-            if !NEAR {
+    pub fn prefetch_entry_as<const ANY: bool, const FITS_L2: bool>(&self, hash: u64) -> Hint {
+        let prefetch_slot = |slot| {
+            if !FITS_L2 {
                 self.slab.prefetch(slot);
             }
         };
-        let guess = if ANY { self.index.guess_any(hash, near) } else { self.index.guess(hash, near) };
-        guess.map_or(Hint::absent(self.came), Hint)
+        let guess = if ANY { self.index.guess_any(hash, prefetch_slot) } else { self.index.guess(hash, prefetch_slot) };
+        guess.map_or(Hint::absent(self.inserted), Hint)
     }
 
-    /// Whether the hint proves that its key is not in the table: nobody was under the key's hash, and nobody has come since. It must
-    /// be younger than 2^30 flows.
+    /// True if the hint proves that its key is not in the table: no entry had the key's hash, and no flow was inserted since. The hint must
+    /// be younger than 2^30 insertions.
     #[inline(always)]
     #[must_use]
     pub fn is_absent(&self, hint: Hint) -> bool {
-        hint == Hint::absent(self.came)
+        hint == Hint::absent(self.inserted)
     }
 
-    /// The key's flow, if it is where the hint says, which may be out of date, and its deadline is later than `now`:
-    /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
+    /// The key's flow, if it is at the slot of the hint and its deadline is later than `now`. The hint may be out of date, so `None` proves
+    /// nothing; use [`find`](Self::find) then.
     #[inline(always)]
-    pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
+    pub fn entry_at_hint(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<EntryMut<'_, K, V>> {
         let hot = self.slab.alive(hint.0, key, now)?;
-        Some(Entry { hot, slot: Slot(hint.0), present: now, unanswered: &self.unanswered })
+        Some(EntryMut { hot, slot: Slot(hint.0), present: now, candidates: &self.candidates })
     }
 
-    /// The flow at the slot, for several accesses in a row at the time `now`.
+    /// The flow at the slot, for several accesses at the time `now`.
     #[inline(always)]
-    pub fn entry(&mut self, slot: Slot, now: Nanos) -> Entry<'_, K, V> {
-        Entry { hot: self.slab.hot_mut(slot.0), slot, present: now, unanswered: &self.unanswered }
+    pub fn entry(&mut self, slot: Slot, now: Nanos) -> EntryMut<'_, K, V> {
+        EntryMut { hot: self.slab.hot_mut(slot.0), slot, present: now, candidates: &self.candidates }
     }
 
     /// The key's flow, whether or not its deadline has passed.
@@ -260,7 +262,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// The flow's key.
     ///
     /// # Panics
-    /// When there is no flow at the slot; so in all functions that take one.
+    /// If there is no flow at the slot. All functions that take a slot panic then.
     #[inline]
     #[must_use]
     pub fn key(&self, slot: Slot) -> &K {
@@ -274,32 +276,33 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.value(slot.0)
     }
 
-    /// The flow's value, to be changed.
+    /// The flow's value, mutable.
     #[inline]
     #[must_use]
     pub fn value_mut(&mut self, slot: Slot) -> &mut V {
         self.slab.value_mut(slot.0)
     }
 
-    /// When the flow ends if nothing more comes.
+    /// The packet time at which the flow expires.
     #[inline]
     #[must_use]
     pub fn deadline(&self, slot: Slot) -> Nanos {
         self.slab.deadline(slot.0)
     }
 
-    /// Whether the flow was [assured](Self::assure).
+    /// True if the flow is [protected](Self::protect).
     #[inline]
     #[must_use]
-    pub fn is_assured(&self, slot: Slot) -> bool {
+    pub fn is_protected(&self, slot: Slot) -> bool {
         self.slab.check_live(slot.0);
-        !self.unanswered.contains(slot.0)
+        !self.candidates.contains(slot.0)
     }
 
-    /// Adds a flow whose key is not in the table; `None` when there is no room. `hash` is the key's, `now` the packet's
-    /// time. The flow is not assured. The earliest deadline is the first nanosecond: one of zero is told as that.
+    /// Adds a flow. Its key must not be in the table. Returns `None` if there is no room.
     ///
-    /// There is room while [`is_full`](Self::is_full) says no, unless dozens of keys have the same hash.
+    /// `hash` is the key's hash and `now` the packet's time. The flow is not protected. A deadline of 0 becomes 1 ns.
+    ///
+    /// There is room unless [`is_full`](Self::is_full), except if dozens of keys have the same hash.
     #[inline]
     pub fn insert(&mut self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Option<Slot> {
         debug_assert_eq!(hash, self.hash(&key), "the hash is of another key or another table");
@@ -309,19 +312,19 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         let slot = self.index.insert(hash, self.slab.vacant())?;
         self.slab.take(slot, key, value, deadline);
-        self.came = self.came.wrapping_add(1);
+        self.inserted = self.inserted.wrapping_add(1);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
-            self.wheel.arm(slot, told(deadline), now);
+            self.wheel.arm(slot, nonzero_deadline(deadline), now);
         }
-        self.unanswered.insert(slot);
+        self.candidates.insert(slot);
         if self.slab.high_water() >= self.collapse_at {
             self.collapse_next();
         }
         Some(Slot(slot))
     }
 
-    /// Puts one more piece of the index on a huge page.
+    /// Puts the next part of the index on a huge page.
     #[cold]
     #[inline(never)]
     fn collapse_next(&mut self) {
@@ -329,10 +332,10 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.collapse_at = if self.index.collapse(piece) { self.collapse_at + STEP as u32 } else { u32::MAX };
     }
 
-    /// Takes a flow out.
+    /// Removes a flow and returns its value.
     ///
     /// # Panics
-    /// When there is no flow at the slot any more.
+    /// If there is no flow at the slot.
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> V {
         let at = slot.0;
@@ -342,15 +345,15 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let was_in = self.index.remove(hash, at);
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(at);
-        if self.unanswered.contains(at) {
-            self.unanswered.remove(at, self.is_full());
+        if self.candidates.contains(at) {
+            self.candidates.remove(at, self.is_full());
         }
         self.slab.give(at, !self.index.assigns());
         value
     }
 
-    /// Moves the flow's deadline. Moving it later costs a store, and mostly so does moving it earlier; ahead of where the
-    /// wheel would look at the flow costs two list operations.
+    /// Sets the flow's deadline. This is one store, except if the new deadline is before the time at which the wheel next looks at the
+    /// flow; then the flow changes lists.
     #[inline]
     pub fn touch(&mut self, slot: Slot, deadline: Nanos) {
         if !self.slab.postpone(slot.0, deadline) {
@@ -363,42 +366,44 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.set_deadline(at, deadline);
         if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(at, deadline) {
             self.wheel.disarm(at);
-            // No packet's time is at hand: the horizon counts from the wheel's own tick, which is no later.
-            self.wheel.arm(at, told(deadline), Nanos(0));
+            // The packet's time isn't known here, so the horizon counts from the wheel's own tick, which is not later.
+            self.wheel.arm(at, nonzero_deadline(deadline), Nanos(0));
         }
     }
 
-    /// The flow has been answered: it doesn't make room for others any more.
+    /// Protects the flow: it isn't evicted any more by [`Eviction::OldestUnanswered`]. A function calls this for a flow that has been
+    /// answered.
     #[inline]
-    pub fn assure(&mut self, slot: Slot) {
-        if !self.is_assured(slot) {
-            self.unanswered.remove(slot.0, self.is_full());
+    pub fn protect(&mut self, slot: Slot) {
+        if !self.is_protected(slot) {
+            self.candidates.remove(slot.0, self.is_full());
         }
     }
 
-    /// The flow that makes room next, of those that nobody has answered: about the oldest of them. A hand goes round the
-    /// slots, so while every new flow takes the place of the one that went, as in a flood, it is the oldest; a flow that came to a place that
-    /// was left otherwise has its turn when the hand comes by. To ask changes nothing; the hand goes on once that flow is gone. Under an index that [says itself](Index::assigns) where flows lie it is any.
+    /// The next eviction candidate: roughly the oldest unprotected flow (CLOCK, without a second chance).
+    ///
+    /// A clock hand goes round the slots. In a flood each new flow takes the slot of the last evicted one, so the candidate is exactly the
+    /// oldest. Under an index that [assigns slots](Index::assigns) it is any unprotected flow. This call doesn't move the hand; removing
+    /// the flow does.
     #[inline]
     #[must_use]
-    pub fn oldest_unassured(&self) -> Option<Slot> {
-        let slot = self.unanswered.first()?;
+    pub fn oldest_unprotected(&self) -> Option<Slot> {
+        let slot = self.candidates.first()?;
         self.prefetch_followers(slot);
         Some(Slot(slot))
     }
 
-    /// Does one bounded unit of the work of ageing; a flow whose deadline is at or before `now`, if one came to light,
-    /// which the caller then removes. `None` may mean that there is more to do; another call goes on.
+    /// Does one bounded unit of ageing. Returns an expired flow if it found one; the caller then removes it. After `None` there may be more
+    /// work.
     ///
-    /// Flows come in the order of their deadlines, rounded up to a [`TICK`](crate::TICK), and none comes before its
-    /// deadline; those of one tick in an order that depends on nothing but what was done to the table before. While nothing is
-    /// due this is one comparison.
+    /// Flows come in the order of their deadlines, rounded up to a [`TICK`](crate::TICK), and never before their deadlines. The order
+    /// within a tick is deterministic: it depends on the earlier operations only. While nothing is due, this is one comparison.
     #[inline]
     pub fn reclaim(&mut self, now: Nanos) -> Option<Slot> {
         if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }
     }
 
-    /// Whether [`reclaim`](Self::reclaim) may have something to do by then. While it hasn't, it hasn't at any time before.
+    /// True if [`reclaim`](Self::reclaim) may have work at `now`. If not, it has none at any earlier time.
     #[inline]
     #[must_use]
     pub const fn is_due(&self, now: Nanos) -> bool {
@@ -417,8 +422,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         slot.map(Slot)
     }
 
-    /// Entries of the next block are near by now, and lead to the part of the index that their removal needs; of the present block's, that
-    /// part is near, and may lead on. A block's at once, as their addresses have to be translated.
+    /// Prefetches what the coming removals need. The entries of the next block were prefetched before; they give the part of the index to
+    /// prefetch now. For the present block that part is here, and it may lead to a second one. A whole block is prefetched at once, so that
+    /// address translations overlap.
     fn prefetch_removals(&mut self) {
         for &ending in self.wheel.coming(1) {
             if self.wheel.ends(&self.slab, ending) {
@@ -434,11 +440,11 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
     }
 
-    /// Goes a few slots further round those that were ever used.
+    /// Looks at the next few of the slots that were ever used.
     fn scan(&mut self, now: Nanos) -> Option<Slot> {
         for _ in 0..SCANNED {
-            let at = if self.hand < self.slab.used() { self.hand } else { 0 };
-            self.hand = at + 1;
+            let at = if self.scan_cursor < self.slab.used() { self.scan_cursor } else { 0 };
+            self.scan_cursor = at + 1;
             if self.slab.is_dead(at, now) {
                 return Some(Slot(at));
             }
@@ -446,17 +452,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         None
     }
 
-    /// A flow whose deadline has passed, though [`reclaim`](Self::reclaim) hasn't come to it, among those that come up next: who makes
-    /// room ahead of all others. `None` proves nothing.
+    /// An expired flow that [`reclaim`](Self::reclaim) hasn't reached yet, out of those that come up next. A full table evicts it before
+    /// any other. `None` proves nothing.
     #[must_use]
     pub fn overdue(&self, now: Nanos) -> Option<Slot> {
         self.wheel.overdue(&self.slab, now).map(Slot)
     }
 
-    /// A flow whose deadline has passed among those that lie where a new one with this hash would go: what lazy deletion
-    /// takes away on a new flow's arrival.
+    /// An expired flow in the neighbourhood in which a new flow with this hash would lie. Lazy ageing removes it when a flow arrives.
     #[must_use]
-    pub fn dead_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
+    pub fn expired_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
         let mut dead = None;
         self.index.neighbours(hash, |slot| {
             if dead.is_none() && self.slab.is_dead(slot, now) {
@@ -466,18 +471,20 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         dead
     }
 
-    /// The flow to remove when there is no room for one with this hash; `None` when none may go.
+    /// The flow to evict for a new one with this hash; `None` if none may be evicted.
     #[must_use]
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
-            Eviction::OldestUnanswered => self.oldest_unassured(),
-            Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),
-            Eviction::Random => self.elsewhere(hash, Self::random_near),
+            Eviction::OldestUnanswered => self.oldest_unprotected(),
+            Eviction::LeastRecent => {
+                self.soonest_neighbour(hash).or_else(|| self.elsewhere(hash, Self::soonest_neighbour))
+            }
+            Eviction::Random => self.elsewhere(hash, Self::random_neighbour),
             Eviction::None => None,
         }
     }
 
-    /// Looks in random places until somebody lies there; the table is full, so it doesn't take many.
+    /// Searches random neighbourhoods for a flow. The table is full, so few tries are needed.
     fn elsewhere(&self, hash: u64, look: fn(&Self, u64) -> Option<Slot>) -> Option<Slot> {
         let mut random = hash ^ self.seed;
         (0..RANDOM_TRIES).find_map(|_| {
@@ -486,7 +493,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         })
     }
 
-    fn soonest_near(&self, hash: u64) -> Option<Slot> {
+    fn soonest_neighbour(&self, hash: u64) -> Option<Slot> {
         let mut soonest: Option<(Nanos, Slot)> = None;
         self.index.neighbours(hash, |slot| {
             if self.slab.is_live(slot) {
@@ -499,7 +506,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         soonest.map(|(_, slot)| slot)
     }
 
-    fn random_near(&self, hash: u64) -> Option<Slot> {
+    fn random_neighbour(&self, hash: u64) -> Option<Slot> {
         let mut count = 0;
         self.index.neighbours(hash, |_| count += 1);
         let chosen = (hash as u32).checked_rem(count)?;
@@ -513,18 +520,18 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         victim
     }
 
-    /// Brings near what removing the next two flows will need: the second's entry, and of the first, which
-    /// the call before brought, the part of the index.
+    /// Prefetches for the next two evictions: the entry of the second flow, and the part of the index of the first, whose entry the
+    /// previous call prefetched.
     #[inline]
     fn prefetch_followers(&self, slot: u32) {
-        let Some(first) = self.unanswered.behind(slot) else { return };
+        let Some(first) = self.candidates.behind(slot) else { return };
         self.index.prefetch(self.hash(self.slab.key(first)));
-        let Some(second) = self.unanswered.behind(first) else { return };
+        let Some(second) = self.candidates.behind(first) else { return };
         self.slab.prefetch(second);
         self.wheel.prefetch_position(second);
     }
 
-    /// How many flows lie where one with this hash would go.
+    /// How many flows lie in the neighbourhood of this hash.
     #[must_use]
     pub fn crowd(&self, hash: u64) -> usize {
         let mut count = 0;
@@ -532,10 +539,10 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         count
     }
 
-    /// The slot of this number.
+    /// The slot with this number.
     ///
     /// # Panics
-    /// When there is no flow at it.
+    /// If there is no flow at it.
     #[must_use]
     pub fn slot(&self, index: usize) -> Slot {
         let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
@@ -543,34 +550,34 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         slot
     }
 
-    /// No slot's number is this large: for arrays kept beside the table.
+    /// One more than the largest slot number, for arrays that the caller keeps beside the table.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slab.slots() as usize
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.slab.len() as usize
     }
 
-    /// Whether there are none.
+    /// True if there are no flows.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.slab.len() == 0
     }
 
-    /// How many flows there can be.
+    /// The most flows that there can be.
     #[inline]
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Whether there are as many flows as there can be.
+    /// True if there are as many flows as there can be.
     #[inline]
     #[must_use]
     pub const fn is_full(&self) -> bool {
@@ -583,27 +590,27 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.high_water() as usize
     }
 
-    /// What the table takes, in bytes.
+    /// The table's memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.slab.bytes()
             + self.index.bytes()
             + self.wheel.bytes()
-            + self.unanswered.bytes()
+            + self.candidates.bytes()
             + self.hashes.bytes()
     }
 
-    /// Whether it is so small, or has so few flows now, that what they lie in stays in the second-level cache by itself: then
-    /// [`prefetch`](Self::prefetch) costs more than it saves.
+    /// True if the table is small enough, or has few enough flows now, to stay in the second-level cache. Then [`prefetch`](Self::prefetch)
+    /// costs more than it saves.
     #[must_use]
     pub fn fits_l2(&self) -> bool {
-        // In an index that is larger, each flow may have a line of its own.
+        // In a larger index each flow may have a line of its own.
         let index = self.index.bytes().min(self.len() * CACHE_LINE);
-        index <= NEAR_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= NEAR_SLAB_BYTES
+        index <= L2_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= L2_SLAB_BYTES
     }
 
-    /// All flows: key, value and deadline, in the order of their slots.
+    /// All flows in slot order: key, value and deadline.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V, Nanos)> {
         let live = (0..self.slab.used()).filter(|at| self.slab.is_live(*at));
         live.map(|at| (self.slab.key(at), self.slab.value(at), self.slab.deadline(at)))

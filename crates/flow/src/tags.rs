@@ -1,13 +1,13 @@
-//! All tags of a bucket compared at once: SSE2 where the processor has it (every x86-64 does), else bytes within words
-//! (Mycroft's zero-byte test in the form that has no false positives; Warren, "Hacker's Delight", 6-1).
+//! Compares all tags of a bucket at once: by SSE2 on x86-64, elsewhere by a word-parallel test for equal bytes (Mycroft's zero-byte test in
+//! the form without false positives; Warren, "Hacker's Delight", 6-1).
 
-/// The first sixteen bytes of a bucket: its tags, and what else the caller masks away.
+/// The first sixteen bytes of a bucket: its tags, and bytes that the caller masks away.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tags(pub(crate) [u8; 16]);
 
 impl Tags {
-    /// A bit for each byte that equals `tag`, the first byte's lowest.
+    /// A bit mask of the bytes that equal `tag`; bit 0 is the first byte.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u8) -> u32 {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -38,7 +38,7 @@ impl Tags {
     }
 }
 
-/// A bit for each byte of `word` that equals `tag`.
+/// A bit mask of the bytes of `word` that equal `tag`.
 #[inline(always)]
 pub(crate) const fn equal_bytes(word: u64, tag: u8) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -1,14 +1,13 @@
-//! A hierarchical timing wheel (Varghese, Lauck: SOSP '87, scheme 7) over packet time, with occupancy bitmaps, so that a
-//! jump of the clock costs the same whether it is of a millisecond or of years.
+//! A hierarchical timing wheel (Varghese, Lauck: SOSP '87, scheme 7) over packet time, with occupancy bitmaps: a jump of the clock costs
+//! the same whether it is a millisecond or years.
 //!
-//! An entry lies at the lowest level whose circle reaches its tick, counted from the wheel's own. The lowest level reaches
-//! over two minutes in large tables, so that timeouts never come down a level; the levels above serve small tables, and clocks
-//! that jump. A deadline that moves is only noted in the entry while its list comes up in time for it: too early mostly, and
-//! then the entry is armed anew.
+//! An entry lies at the lowest level whose range reaches its tick, counted from the wheel's own tick. In large tables the lowest level
+//! reaches over two minutes, so ordinary timeouts never move down a level. The levels above serve small tables and clocks that jump. When a
+//! deadline moves, only the entry's deadline is written, as long as the entry's list comes up in time. The list usually comes up too early;
+//! then the entry is armed again.
 //!
-//! Lists are chains of blocks of slot numbers, a cache line each, and an entry knows its place in them. So the entries that
-//! come next are known without reading those before, and can be brought near in time; links from entry to entry would be
-//! followed at the memory's latency. What leaves early has its place taken by the last of its list.
+//! The lists are unrolled: chains of cache-line blocks of slot numbers. So the entries that come up next are known without reading the
+//! entries before them, and can be prefetched.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,48 +18,48 @@ use crate::blocks::{Blocks, LOOSE, List};
 use crate::memory::Filling;
 use crate::slab::Slab;
 
-/// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
+/// The resolution of ageing, some 17 ms. Entries are reclaimed in the order of their deadlines rounded up to this.
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
 
 const TICK_BITS: u32 = 24;
-/// A tick that is rounded up has a bit more, and is behind all time.
+/// A tick that was rounded up may need one bit more; it then lies after the end of time.
 const TIME_BITS: u32 = u64::BITS - TICK_BITS;
-/// The lowest level's lists reach 137 seconds. Small tables get by with 17, for the lists take room too; what comes down from
-/// above holds up what is due meanwhile, which matters little where there are few.
+/// The lowest level reaches 137 seconds; in small tables 17, since the lists take memory too. Moving entries down from a higher level
+/// delays what is due meanwhile, which matters little in a small table.
 const LOW_BITS: u32 = 13;
 const LOW_BITS_SMALL: u32 = 10;
-/// Tables of fewer entries are small.
+/// Tables with fewer entries than this are small.
 const SMALL: usize = 4096;
-/// The levels above reach 512 times as far each.
+/// Each higher level reaches 512 times as far.
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;
-/// An entry is put no further ahead of the present than this, and looked at again then if its deadline is later. So a deadline that
-/// moves earlier, yet stays behind this horizon, is a store like one that moves later: most do, and two looks a minute at each
-/// flow that lasts is cheap. No timeout of up to that costs a look more for it. Half a minute is the shortest of the timeouts that
-/// ordinary TCP connections come by, and that of most others' first packets.
+/// An entry is armed at most this far ahead, and armed again then if its deadline is later. So a deadline that moves earlier is one store,
+/// like one that moves later, as long as it stays behind this horizon. That holds for most, and two checks a minute of each long-lived flow
+/// are cheap. Timeouts up to the horizon cost no extra check. Half a minute is the shortest timeout of ordinary TCP connections, and the
+/// first timeout of most other protocols.
 pub(crate) const HORIZON: Nanos = Nanos::from_secs(30);
-/// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
-/// down, mostly one, and twice a minute while it lasts, so one unit a packet keeps up with one new flow a packet. Where there are too few
-/// packets for all looks, rounds take longer than that, for each look counts from the present.
+/// Lists advanced to and entries checked in one unit of work. An entry is checked once at each level that it comes down through (usually
+/// one), and twice a minute while it lives. So one unit a packet keeps up with one new flow a packet. With fewer packets the checks come
+/// later; each counts from the present then.
 const STEPS_MAX: usize = 4;
-/// How many blocks ahead of their turn entries are asked for: a block's at once, so that the translations of their addresses overlap, which
-/// takes longer than all else about them.
+/// How many blocks ahead entries are prefetched. A whole block is prefetched at once, so that the translations of its addresses, the
+/// largest part of the cost, overlap.
 const AHEAD: usize = 2;
 
-/// The wheel: its own tick, and who is due when.
+/// The timing wheel.
 #[repr(C)]
 pub(crate) struct Wheel {
-    /// Nothing is due before this point; it may be too early but never too late.
+    /// Nothing is due before this time. It may be too early but never too late.
     due: u64,
-    /// Every tick before this one has been dealt with.
+    /// All ticks before this one are done.
     tick: u64,
-    /// The list above the lowest level that has come up and is being spread over the levels below it.
+    /// The list above the lowest level that has come up and is being moved to lower levels (cascading).
     spreading: Option<u32>,
     low_bits: u32,
-    /// The block that is being dealt with, and whether nobody has [asked](Self::has_begun) since it was begun.
+    /// The block that is being worked on, and whether [`has_begun`](Self::has_begun) hasn't reported it yet.
     begun: u32,
     is_new: bool,
-    /// A bit for each list that has an entry.
+    /// The occupancy bitmap: a bit for each list that isn't empty.
     occupied: Box<[u64]>,
     lists: Box<[List]>,
     blocks: Blocks,
@@ -69,16 +68,16 @@ pub(crate) struct Wheel {
 /// A level's lists.
 #[derive(Clone, Copy)]
 struct Level {
-    /// The number of its first list.
+    /// The number of the level's first list.
     first: usize,
     /// How many lists, as a power of two.
     bits: u32,
-    /// How many ticks each stands for, as a power of two.
+    /// How many ticks a list covers, as a power of two.
     low: u32,
 }
 
 impl Level {
-    /// The list of the stretch that is the `stretch`th since the beginning of time.
+    /// The list for interval number `stretch`, counted from the beginning of time.
     #[inline]
     const fn list(self, stretch: u64) -> usize {
         self.first + (stretch & ((1 << self.bits) - 1)) as usize
@@ -86,7 +85,7 @@ impl Level {
 }
 
 impl Wheel {
-    /// An empty wheel at the beginning of time, for at most `entries`, each a number below `slots`; these come in the order of `filling`.
+    /// An empty wheel at time 0 for at most `entries` entries. Their numbers are below `slots` and come in the order of `filling`.
     pub(crate) fn new(entries: usize, slots: usize, filling: Filling) -> Self {
         let low_bits = if entries < SMALL { LOW_BITS_SMALL } else { LOW_BITS };
         let lists = (1 << low_bits) + (LEVELS as usize - 1) * (1 << HIGH_BITS);
@@ -103,13 +102,13 @@ impl Wheel {
         }
     }
 
-    /// Whether there may be work at `now`.
+    /// True if there may be work at `now`.
     #[inline(always)]
     pub(crate) const fn is_due(&self, now: Nanos) -> bool {
         now.0 >= self.due
     }
 
-    /// For a table aged otherwise: work is due at all times. The wheel itself then stays empty.
+    /// For a table with another kind of ageing: work is always due. The wheel stays empty.
     pub(crate) const fn always_due(&mut self) {
         self.due = 0;
     }
@@ -118,7 +117,7 @@ impl Wheel {
         size_of_val(&*self.lists) + size_of_val(&*self.occupied) + self.blocks.bytes()
     }
 
-    /// Moves the wheel's tick up to `now` if nothing lies between. Entries armed after that lie lower and come down less.
+    /// Moves the wheel's tick up to `now` if nothing is due before. Entries armed afterwards lie at a lower level.
     #[inline]
     pub(crate) fn follow(&mut self, now: Nanos) {
         if !self.is_due(now) {
@@ -126,8 +125,8 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One that lives
-    /// to the end of time stays out where that comes first.
+    /// Puts an entry that is on no list on the list of its deadline, or on that of the [`HORIZON`] after `now` if that is earlier. If the
+    /// result is the end of time, the entry stays off the lists.
     #[inline]
     pub(crate) fn arm(&mut self, entry: u32, deadline: Nanos, now: Nanos) {
         let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
@@ -141,7 +140,7 @@ impl Wheel {
         self.blocks.append(&mut self.lists[list], list as u32, entry);
     }
 
-    /// The list for entries of this tick, and the tick at which the list comes up.
+    /// The list for this tick, and the tick at which the list comes up.
     #[inline]
     fn place_of(&self, tick: u64) -> (usize, u64) {
         if tick - self.tick < 1 << self.low_bits {
@@ -152,7 +151,7 @@ impl Wheel {
             let (here, there) = (self.tick >> level.low, tick >> level.low);
             let last = here + (1 << level.bits) - 1;
             if there <= last || number == LEVELS - 1 {
-                // What lies beyond the last circle comes up with its last list, and is placed anew.
+                // Beyond the last level's range: the entry comes up with the last list and is placed again.
                 let there = there.min(last);
                 return (level.list(there), there << level.low);
             }
@@ -173,14 +172,14 @@ impl Wheel {
         }
     }
 
-    /// Whether the entry comes up in time for this deadline as it is: then moving its deadline there is a store.
+    /// True if the entry's list comes up in time for this deadline. Then moving the deadline there is one store.
     #[inline]
     pub(crate) fn is_in_time(&self, entry: u32, deadline: Nanos) -> bool {
         let position = self.blocks.position(entry);
         position != LOOSE && self.comes_up(self.blocks.list_of(position)) <= tick_of(deadline)
     }
 
-    /// The tick at which a list that has entries comes up.
+    /// The tick at which a list comes up that isn't empty.
     #[inline]
     const fn comes_up(&self, list: u16) -> u64 {
         let number = match (list as u32).checked_sub(1 << self.low_bits) {
@@ -193,12 +192,12 @@ impl Wheel {
         (here + distance) << level.low
     }
 
-    /// Takes an entry out, if it is in.
+    /// Takes an entry off its list, if it is on one.
     #[inline]
     pub(crate) fn disarm(&mut self, entry: u32) {
         let current = self.current();
         let list = if self.blocks.first(self.lists[current]) == Some(entry) {
-            // Whoever is due goes so, and its position need not be asked for.
+            // Due entries leave this way; their positions need not be read.
             self.blocks.remove_first(&mut self.lists[current], entry);
             current
         } else {
@@ -215,8 +214,8 @@ impl Wheel {
         }
     }
 
-    /// Does one bounded unit of work; an entry whose deadline is at or before `now` if that came to light. The entry
-    /// stays where it is until it is disarmed.
+    /// Does one bounded unit of work. Returns an entry whose deadline is at or before `now`, if it found one. The entry stays on its list
+    /// until [`disarm`](Self::disarm).
     pub(crate) fn work<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, now: Nanos) -> Option<u32> {
         for _ in 0..STEPS_MAX {
             let list = self.current();
@@ -234,7 +233,7 @@ impl Wheel {
         None
     }
 
-    /// Asks for what comes [`AHEAD`] blocks behind the one that the list begins with, once for each.
+    /// Prefetches the entries [`AHEAD`] blocks behind the list's first block, once for each first block.
     #[inline]
     fn begin_block<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, list: usize) {
         let list = self.lists[list];
@@ -254,7 +253,7 @@ impl Wheel {
         }
     }
 
-    /// The first entry of the list that comes up next, if its deadline is at or before `now`.
+    /// The first entry of the list that comes up next, if its deadline has passed.
     pub(crate) fn overdue<K: Key, V: Copy>(&self, slab: &Slab<K, V>, now: Nanos) -> Option<u32> {
         let lowest = self.level(0);
         let distance = self.first_occupied(lowest, self.tick)?;
@@ -262,32 +261,32 @@ impl Wheel {
         slab.is_dead(entry, now).then_some(entry)
     }
 
-    /// Brings near what taking the entry out needs first.
+    /// Prefetches what [`disarm`](Self::disarm) of the entry reads first.
     #[inline]
     pub(crate) fn prefetch_position(&self, entry: u32) {
         self.blocks.prefetch_position(entry);
     }
 
-    /// Whether a block has been begun since the last time that somebody asked.
+    /// True if a new block was begun since the last call.
     #[inline]
     pub(crate) const fn has_begun(&mut self) -> bool {
         core::mem::replace(&mut self.is_new, false)
     }
 
-    /// The entries of the block that lies `behind` the present one. Those of the next block are near when that has
+    /// The entries of the block number `behind`, counted from the present one. Those of block 1 are in the cache when the present block has
     /// [begun](Self::has_begun).
     #[inline]
     pub(crate) fn coming(&self, behind: usize) -> &[u32] {
         self.blocks.slots(self.lists[self.current()], behind)
     }
 
-    /// Whether an entry that comes up is due then, and not to be armed anew.
+    /// True if an entry that comes up is due, and is not to be armed again.
     #[inline]
     pub(crate) fn ends<K: Key, V: Copy>(&self, slab: &Slab<K, V>, entry: u32) -> bool {
         self.spreading.is_none() && tick_of(slab.deadline(entry)) <= self.tick
     }
 
-    /// The list that is being dealt with.
+    /// The list that is being worked on.
     #[inline]
     fn current(&self) -> usize {
         match self.spreading {
@@ -296,18 +295,18 @@ impl Wheel {
         }
     }
 
-    /// Goes on to the next list that has entries; `false` if that is not due at `now`.
+    /// Moves on to the next list that isn't empty; `false` if that isn't due at `now`.
     fn advance<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, now: Nanos) -> bool {
         self.spreading = None;
         let mut next: Option<(u64, u32, usize)> = None;
         for number in 0..LEVELS {
             let level = self.level(number);
-            // Above the lowest level nothing is ever put into the stretch that the wheel is in; it has entries only if it
-            // begins here and is yet to be spread.
+            // Above the lowest level no entry is put into the interval that the wheel is in. That interval has entries only if it begins
+            // here and has not been cascaded yet.
             let from = self.tick >> level.low;
             let Some(distance) = self.first_occupied(level, from) else { continue };
             let up = (from + distance) << level.low;
-            // Of two that come up together the higher goes first, for it may have entries for the other.
+            // Of two lists that come up together the higher goes first: it may have entries for the lower one.
             if next.is_none_or(|(least, ..)| up <= least) {
                 next = Some((up, number, level.list(from + distance)));
             }
@@ -326,7 +325,7 @@ impl Wheel {
         true
     }
 
-    /// How many stretches behind `from` the level's first list lies that has entries.
+    /// The distance from interval `from` to the level's next list that isn't empty.
     fn first_occupied(&self, level: Level, from: u64) -> Option<u64> {
         let words = &self.occupied[level.first / 64..][..(1 << level.bits) / 64];
         let start = level.list(from) - level.first;
@@ -341,13 +340,13 @@ fn tick_of(deadline: Nanos) -> u64 {
     deadline.0.div_ceil(TICK.0)
 }
 
-/// When a tick begins; the end of time for those behind it.
+/// The time at which a tick begins; the end of time for ticks behind it.
 #[inline]
 const fn time_of(tick: u64) -> u64 {
     if tick >> TIME_BITS == 0 { tick << TICK_BITS } else { u64::MAX }
 }
 
-/// The first bit set from `from` on.
+/// The first bit set at or after `from`.
 #[inline]
 fn first_set(words: &[u64], from: usize) -> Option<usize> {
     let mut word = words.get(from / 64)? & (u64::MAX << (from % 64));

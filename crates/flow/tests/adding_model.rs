@@ -1,6 +1,5 @@
-//! Entries whose steps add up, under a model checker (loom): whatever the schedule and whatever the memory model lets a core read,
-//! no step is lost or counted twice, none is added to a flow that has ended or to another one, and no entry is read while it is
-//! written.
+//! Model-checks (loom) entries whose steps only add: no step is lost, counted twice, or added to a removed or another flow, and no entry is
+//! read while it is written, under every schedule and every read that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p millrace-flow --release --test adding_model`
 #![cfg(loom)]
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
 use loom::thread;
-use millrace_flow::shared::{Adding, Entries, Entry, Fate, Fault, Member, Pass, Sum};
+use millrace_flow::shared::{Adding, Entries, EpochMember, Fate, Fault, GuardedEntry, StepPermit, Sum};
 use millrace_flow::{Ageing, Hint, Plan};
 use packet::{Key, Nanos};
 
@@ -27,16 +26,16 @@ const A: Name = Name(1);
 const B: Name = Name(2);
 const C: Name = Name(3);
 
-/// How far ahead a step moves the deadline.
+/// The timeout: how far ahead a step moves the deadline.
 const AHEAD: u64 = 50;
 
 type Table = Entries<Name, u64, millrace_flow::index::CuckooPp, (), Adding>;
 
-/// A table of one flow, A, which began at 0, and the cores that use it. There is one place more than it has slots.
-fn table(cores: usize) -> (Arc<Table>, Vec<Member>) {
-    let members = Member::all(cores);
+/// A table with one flow, A, which began at 0, and its cores. It has one place more than slots.
+fn table(cores: usize) -> (Arc<Table>, Vec<EpochMember>) {
+    let members = EpochMember::all(cores);
     let plan = Plan { capacity: 1, ageing: Ageing::Lazy, ..Plan::default() };
-    let table = Table::cut(plan, 1, |_| (), Arc::clone(members[0].bursts()));
+    let table = Table::cut(plan, 1, |_| (), Arc::clone(members[0].epochs()));
     add(&table, A, 0);
     (Arc::new(table), members)
 }
@@ -47,13 +46,13 @@ fn add(table: &Table, key: Name, value: u64) {
     assert!(added.is_some(), "there is room");
 }
 
-/// All that was ever added to the entry.
-fn total(entry: &Entry<Name, u64, Sum>) -> u64 {
+/// Everything ever added to the entry.
+fn total(entry: &GuardedEntry<Name, u64, Sum>) -> u64 {
     entry.value + entry.sum.amount
 }
 
-/// A step on a living flow: what there was ahead of it.
-fn step(table: &Table, member: &mut Member, key: Name, hint: Hint, now: u64) -> Option<u64> {
+/// A step on a flow that is alive; returns the total before it.
+fn step(table: &Table, member: &mut EpochMember, key: Name, hint: Hint, now: u64) -> Option<u64> {
     member.enter();
     let step = table.step(member, &key, key.0, hint, |entry| {
         let now = Nanos(now).max(entry.now);
@@ -64,7 +63,7 @@ fn step(table: &Table, member: &mut Member, key: Name, hint: Hint, now: u64) -> 
     step
 }
 
-/// The same with the stripe's lock, if the flow is there.
+/// The same with the stripe's lock, if the flow is present.
 fn step_on_stripe(table: &Table, key: Name) -> Option<u64> {
     table.stripe(key.0, |stripe| {
         let slot = stripe.find(&key, key.0)?;
@@ -76,7 +75,7 @@ fn step_on_stripe(table: &Table, key: Name) -> Option<u64> {
     })
 }
 
-/// Takes the flow out; all that was added to it.
+/// Removes the flow; returns everything that was added to it.
 fn end(table: &Table, key: Name) -> u64 {
     table.stripe(key.0, |stripe| {
         let slot = stripe.find(&key, key.0).expect("it is there");
@@ -98,7 +97,7 @@ fn check(case: fn()) -> usize {
     histories.load(CountOrdering::Relaxed)
 }
 
-/// Two cores step while the entry is written anew: each step finds another sum, and all are in it at the end.
+/// Two cores step while the entry is rewritten: each step sees another sum, and the final sum has all of them.
 fn counting() {
     let (table, members) = table(3);
     let cores: Vec<_> = members
@@ -119,7 +118,7 @@ fn counting() {
     assert_eq!(end(&table, A), 3, "every step is in the sum");
 }
 
-/// A core follows an old hint while the flow ends, and others take its place after it.
+/// A core follows an old hint while the flow is removed and others take its place.
 fn succession() {
     let (table, mut members) = table(2);
     let (mut late, own) = (members.pop().expect("there are two"), members);
@@ -131,7 +130,7 @@ fn succession() {
     let of_a = end(&table, A);
     add(&table, B, 100);
     assert_eq!(end(&table, B), 100, "nobody stepped on B");
-    // By now there is no other place than A's.
+    // The only free place is A's.
     add(&table, C, 200);
     let stepped = core.join().expect("no thread panics");
     assert_eq!(of_a, u64::from(stepped.is_some()), "the step came ahead of the end, or not at all");
@@ -139,7 +138,7 @@ fn succession() {
     drop(own);
 }
 
-/// A core steps on a flow of which another says that its time is over.
+/// A core steps on a flow that another core finds expired.
 fn expiry() {
     let (table, mut members) = table(2);
     let mut early = members.pop().expect("there are two");
@@ -149,7 +148,7 @@ fn expiry() {
     };
     let buried = table.stripe(A.0, |stripe| {
         let slot = stripe.find(&A, A.0).expect("it is there");
-        stripe.bury(slot, Nanos(60))
+        stripe.remove_expired(slot, Nanos(60))
     });
     let stepped = core.join().expect("no thread panics");
     assert!(stepped.is_none() || buried.is_none(), "a step moved the deadline, and the flow ended by the old one");

@@ -1,4 +1,4 @@
-//! A table allocates when it is made and never again.
+//! A table allocates at its construction and never later.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -48,18 +48,18 @@ fn nothing_is_allocated_after_the_start() {
         let hash = table.hash(&key);
         table.prefetch(hash);
         let hint = table.prefetch_entry(hash);
-        assert!(table.entry_near(&key, hint, now).is_none() && table.find(&key, hash).is_none());
+        assert!(table.entry_at_hint(&key, hint, now).is_none() && table.find(&key, hash).is_none());
         while let Some(slot) = table.reclaim(now) {
             table.remove(slot);
         }
         if table.is_full() {
-            let oldest = table.oldest_unassured().expect("one in three is assured");
+            let oldest = table.oldest_unprotected().expect("one in three is protected");
             table.remove(oldest);
         }
         let timeout = Nanos::from_millis(u64::from(number % 97) * u64::from(flows) / 40);
         let slot = table.insert(key, hash, 0, now + timeout, now).expect("there is room");
         if number % 3 == 0 {
-            table.assure(slot);
+            table.protect(slot);
         }
         table.touch(slot, now + Nanos::from_millis(u64::from(number % 89) * u64::from(flows) / 40));
         *table.value_mut(slot) += 1;

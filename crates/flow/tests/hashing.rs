@@ -1,4 +1,4 @@
-//! The hash is keyed, and why: who knows the key can fill a corner of the table, and a linear checksum has no key at all.
+//! The hash is keyed. An attacker who knows the seed can fill one part of a table, and a linear checksum ignores the seed.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -7,9 +7,9 @@ use millrace_flow::index::{AnyIndex, IndexKind};
 use millrace_flow::{Ageing, Plan, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Key, Nanos};
 
-/// Keys that an attacker picks, and as many that nobody picked.
+/// How many keys an attacker picks; the same number is random.
 const CHOSEN: usize = if cfg!(miri) { 20 } else { 1_500 };
-/// So many leading bits of the chosen keys' hashes are alike.
+/// How many leading bits the hashes of chosen keys share.
 const BITS: u32 = if cfg!(miri) { 4 } else { 12 };
 const CAPACITY: usize = if cfg!(miri) { 200 } else { 10_000 };
 const KNOWN: u64 = 0;
@@ -23,7 +23,7 @@ fn tuple(number: u64) -> FiveTuple4 {
     }
 }
 
-/// What someone finds who tries tuples until their hashes under `seed` begin alike.
+/// Keys that an attacker finds by trying tuples until their hashes under `seed` share leading bits.
 fn chosen(seed: u64) -> Vec<FiveTuple4> {
     keys_like(seed, !0 << (64 - BITS), 5 << (64 - BITS), CHOSEN)
 }
@@ -32,7 +32,7 @@ fn keys_like(seed: u64, mask: u64, hash: u64, count: usize) -> Vec<FiveTuple4> {
     (0..).map(tuple).filter(|key| key.hash(seed) & mask == hash).take(count).collect()
 }
 
-/// Inserts the keys into a table of this seed; how many fit, and the largest number of neighbours that one has.
+/// Inserts the keys into a table with this seed. Returns how many fit, and the largest number of neighbours of one.
 fn crowding(kind: IndexKind, seed: u64, keys: &[FiveTuple4]) -> (usize, usize) {
     let plan = Plan { index: kind, capacity: CAPACITY, ageing: Ageing::None, seed, load_percent: None };
     let mut table = Table::<FiveTuple4, u32, AnyIndex>::planned(plan);
@@ -43,8 +43,7 @@ fn crowding(kind: IndexKind, seed: u64, keys: &[FiveTuple4]) -> (usize, usize) {
     (table.len(), longest.unwrap_or(0))
 }
 
-/// The chosen keys go to one in 4096 of the chains: under the known key they are all there, under a secret one they are
-/// spread like any others.
+/// The chosen keys all go to one in 4096 of the chains under the known seed; under a secret one they spread like others.
 #[test]
 fn chosen_collisions_work_against_the_known_key_alone() {
     let keys = chosen(KNOWN);
@@ -53,8 +52,7 @@ fn chosen_collisions_work_against_the_known_key_alone() {
     assert!(known > secret * 3, "the longest chain: {known} under the known key, {secret} under a secret one");
     if !cfg!(miri) {
         assert!(known >= 400 && secret <= 8, "{known} and {secret}");
-        // Tables of bounded insertion refuse what doesn't fit in the corner; for those with two buckets a key it takes keys
-        // whose tags are alike too.
+        // Indexes with bounded insertion refuse keys that don't fit there; those with two buckets a key need keys with equal tags too.
         let same_tag = keys_like(KNOWN, 0xff00_0000_0000_00ff, 0x0500_0000_0000_0007, 400);
         for (kind, keys) in
             [(IndexKind::Hopscotch, &keys), (IndexKind::Cuckoo, &same_tag), (IndexKind::CuckooPp, &same_tag)]
@@ -66,14 +64,14 @@ fn chosen_collisions_work_against_the_known_key_alone() {
     }
 }
 
-/// CRC32C, the usual hash of DPDK's tables, bit by bit as RFC 3720 has it, begun with a secret.
+/// CRC32C, the usual hash of DPDK's tables, computed bit by bit (RFC 3720) from a secret initial value.
 fn crc32c(bytes: &[u8], secret: u32) -> u32 {
     bytes.iter().fold(secret, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
     })
 }
 
-/// Two keys that a checksum can't tell apart it can't tell apart whatever it begins with: the secret cancels out.
+/// Two keys that collide under a checksum collide under every initial value: the secret cancels out.
 #[test]
 fn a_checksum_has_no_key() {
     let bytes = |number: u64| number.to_le_bytes();
@@ -93,7 +91,7 @@ fn a_checksum_has_no_key() {
     }
 }
 
-/// Collisions under one key are none under another, as far as chance goes.
+/// Keys that collide under one seed don't under another, except by chance.
 #[test]
 fn another_key_tells_apart_what_one_confused() {
     let keys = chosen(KNOWN);
@@ -103,8 +101,8 @@ fn another_key_tells_apart_what_one_confused() {
     assert!(cfg!(miri) || (1_150..1_360).contains(&under(SECRET)), "{}", under(SECRET));
 }
 
-/// Keys as networks have them (addresses and ports in a row) fill the bins that tables use as random ones would: the upper
-/// half's leading bits, the lowest byte, and the bits between.
+/// Keys as in networks, with consecutive addresses and ports, fill a table's bins as random ones do: by the leading bits of the upper half,
+/// by the lowest byte and by the bits between.
 #[test]
 fn keys_in_a_row_spread_evenly() {
     if cfg!(miri) {
@@ -123,7 +121,8 @@ fn keys_in_a_row_spread_evenly() {
                 hashes.for_each(|hash| bins[(hash >> shift) as usize & 255] += 1);
                 bins.iter().map(|count| (f64::from(*count) - 256.0).powi(2) / 256.0).sum::<f64>()
             };
-            // Chi-square with 255 degrees of freedom: mean 255, deviation 22.6. Twelve hundred looks find no seven of them.
+            // Chi-square with 255 degrees of freedom: mean 255, deviation 22.6. Over twelve hundred tests none should be seven deviations
+            // off.
             for chi in [
                 spread(&mut hosts.iter().map(|key| key.hash(seed))),
                 spread(&mut tuples.iter().map(|key| key.hash(seed))),

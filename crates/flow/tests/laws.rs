@@ -1,4 +1,4 @@
-//! What the table promises, one promise a test.
+//! The table's guarantees, one a test.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use millrace_flow::index::{AnyIndex, IndexKind};
 use millrace_flow::{Ageing, Hint, Plan, Slot, TICK, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Nanos};
 
-/// As many flows as Miri can bear.
+/// As many flows as Miri can handle in reasonable time.
 const fn scaled(flows: u32) -> u32 {
     if cfg!(miri) { flows / 10_000 + 20 } else { flows }
 }
@@ -35,7 +35,7 @@ fn find(table: &Table<Host4, u32>, number: u32) -> Option<Slot> {
     table.find(&host(number), table.hash(&host(number)))
 }
 
-/// Calls [`Table::reclaim`] until it has found nothing a few times over; the values in order, and the number of calls.
+/// Calls [`Table::reclaim`] until it has found nothing a few times in a row. Returns the values in order, and the number of calls.
 fn drain(table: &mut Table<Host4, u32>, now: Nanos) -> (Vec<u32>, usize) {
     let (mut values, mut calls, mut idle) = (Vec::new(), 0, 0);
     while idle < 4 * table.len() + 64 {
@@ -82,9 +82,9 @@ fn a_table_without_room_does_nothing() {
     table.prefetch(hash);
     let hint = table.prefetch_entry(hash);
     assert_eq!(table.find(&host(1), hash), None);
-    assert!(table.entry_near(&host(1), hint, Nanos(0)).is_none());
+    assert!(table.entry_at_hint(&host(1), hint, Nanos(0)).is_none());
     assert_eq!(table.reclaim(Nanos::NEVER), None);
-    assert_eq!(table.oldest_unassured(), None);
+    assert_eq!(table.oldest_unprotected(), None);
     assert_eq!(table.iter().count(), 0);
     assert!(table.is_full() && table.is_empty());
 }
@@ -95,7 +95,7 @@ fn churn_at_capacity_never_lacks_room() {
     let mut table = Table::new(capacity as usize, 3);
     for number in 0..capacity * if cfg!(miri) { 3 } else { 25 } {
         if table.is_full() {
-            let slot = table.oldest_unassured().expect("none is assured");
+            let slot = table.oldest_unprotected().expect("none is protected");
             assert_eq!(table.remove(slot), number - capacity);
         }
         insert(&mut table, number, Nanos(u64::from(number) + 1), Nanos(0));
@@ -103,7 +103,7 @@ fn churn_at_capacity_never_lacks_room() {
     assert_eq!(table.high_water(), capacity as usize);
 }
 
-/// In a tick the order is nobody's business, but it depends on what was done before and on nothing else: on no seed, for one.
+/// The order within a tick is unspecified but deterministic: it depends on the earlier operations only, and not on the seed.
 #[test]
 fn flows_of_a_tick_come_in_an_order_that_repeats() {
     let start = 1_700_000_000_000_000_000;
@@ -111,7 +111,7 @@ fn flows_of_a_tick_come_in_an_order_that_repeats() {
     let flows = if cfg!(miri) { 50 } else { 900 };
     let orders = [1, 2].map(|seed| {
         let mut table = Table::<Host4, u32>::new(1000, seed);
-        // Armed from ever nearer, so that they come down from different levels to meet in one list.
+        // Armed at decreasing distances, so that flows from several levels meet on one list.
         for number in 0..flows {
             let now = Nanos(start + number * (89_100_000_000 / flows));
             assert_eq!(table.reclaim(now), None);
@@ -147,7 +147,7 @@ fn a_mass_expiry_is_spread_over_calls() {
         }
         let (values, calls) = drain(&mut table, Nanos::from_secs(1 << 30));
         assert_eq!(values, (0..flows).collect::<Vec<_>>());
-        // One a call at most, and the way down the levels in steps of four.
+        // One flow a call at most, and four steps a call down the levels.
         assert!(calls >= flows as usize && calls <= flows as usize * 5 / 2 + 10, "{calls} calls for {flows} flows");
     }
 }
@@ -169,7 +169,7 @@ fn a_jump_of_years_costs_a_few_calls() {
 fn a_touched_flow_lives_on_and_a_shortened_one_does_not() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let slots: Vec<_> = (0..3).map(|number| insert(&mut table, number, Nanos::from_secs(60), Nanos(0))).collect();
-    // Every second for ten minutes, as busy flows are.
+    // Refreshed every second for ten minutes, like a busy flow.
     for second in 0..600 {
         let now = Nanos::from_secs(second);
         table.touch(slots[0], now + Nanos::from_secs(60));
@@ -198,7 +198,7 @@ fn an_expired_flow_is_found_until_it_is_removed() {
     assert_eq!(find(&table, 1), None);
 }
 
-/// Whoever goes next, a flood leaves the index as able to take a new flow as it was: victims don't leave room in one part only.
+/// A flood doesn't reduce the index's ability to take new flows: evictions are spread over it.
 #[test]
 fn a_flood_finds_room_in_every_index() {
     let capacity = scaled(20_000);
@@ -207,15 +207,15 @@ fn a_flood_finds_room_in_every_index() {
         let mut table = Table::<Host4, u32, AnyIndex>::planned(plan);
         for number in 0..capacity * if cfg!(miri) { 3 } else { 12 } {
             if table.is_full() {
-                let slot = table.oldest_unassured().expect("not all are assured");
+                let slot = table.oldest_unprotected().expect("not all are protected");
                 table.remove(slot);
             }
             let hash = table.hash(&host(number));
             let slot = table.insert(host(number), hash, number, Nanos::NEVER, Nanos(0));
             let slot = slot.unwrap_or_else(|| panic!("{} refuses flow {number} at {}", kind.name(), table.len()));
-            // Some stay for good.
+            // Some flows stay.
             if number % 97 == 0 && number < capacity {
-                table.assure(slot);
+                table.protect(slot);
             }
         }
         assert_eq!(table.high_water(), capacity as usize);
@@ -241,18 +241,18 @@ fn the_dead_make_room_though_the_wheel_is_not_there_yet() {
 fn the_oldest_that_nobody_answered_makes_room() {
     let mut table = Table::<Host4, u32>::new(4, 1);
     let slots: Vec<_> = (0..4).map(|number| insert(&mut table, number, Nanos::NEVER, Nanos(0))).collect();
-    table.assure(slots[0]);
-    table.assure(slots[2]);
-    table.assure(slots[2]);
-    assert_eq!(table.oldest_unassured(), Some(slots[1]));
+    table.protect(slots[0]);
+    table.protect(slots[2]);
+    table.protect(slots[2]);
+    assert_eq!(table.oldest_unprotected(), Some(slots[1]));
     table.remove(slots[1]);
-    assert_eq!(table.oldest_unassured(), Some(slots[3]));
-    table.assure(slots[3]);
-    assert_eq!(table.oldest_unassured(), None);
-    assert!(table.is_assured(slots[0]));
-    // A place used again begins anew.
+    assert_eq!(table.oldest_unprotected(), Some(slots[3]));
+    table.protect(slots[3]);
+    assert_eq!(table.oldest_unprotected(), None);
+    assert!(table.is_protected(slots[0]));
+    // A reused place begins fresh.
     let slot = insert(&mut table, 9, Nanos::NEVER, Nanos(0));
-    assert_eq!((slot, table.is_assured(slot)), (slots[1], false));
+    assert_eq!((slot, table.is_protected(slot)), (slots[1], false));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_hint_may_be_out_of_date() {
     assert_eq!(near(&mut table, Hint::default(), 0), None);
     let hint = table.prefetch_entry(hash);
     assert_eq!(near(&mut table, hint, 8), Some(slot));
-    // Expiry is logical, here as everywhere.
+    // Expiry is logical here too.
     assert_eq!(near(&mut table, hint, 9), None);
     table.remove(slot);
     assert_eq!(near(&mut table, hint, 0), None);
@@ -279,12 +279,12 @@ fn a_hint_may_be_out_of_date() {
     assert_eq!(near(&mut table, hint, u64::MAX >> 2), Some(moved));
 }
 
-/// Where host 1 is, by the hint.
+/// The slot of host 1 by the hint.
 fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
-    table.entry_near(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
+    table.entry_at_hint(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
 }
 
-/// Behind the wheel's horizon a deadline moves to and fro by a store, and is met to the tick all the same.
+/// Beyond the wheel's horizon a deadline moves by one store in both directions, and is still met to the tick.
 #[test]
 fn a_deadline_behind_the_horizon_moves_at_the_entry() {
     const HORIZON: Nanos = Nanos::from_secs(30);
@@ -301,7 +301,7 @@ fn a_deadline_behind_the_horizon_moves_at_the_entry() {
     }
 }
 
-/// One that has no deadline is looked at like those that have a far one, and never found dead.
+/// A flow without a deadline is checked like one with a far deadline, and never expires.
 #[test]
 fn a_first_deadline_is_met() {
     for (at, idle, is_store) in [(0, 30, true), (0, 29, false), (1_000_000, 30, true), (1_000_000, 29, false)] {
@@ -316,7 +316,7 @@ fn a_first_deadline_is_met() {
     }
 }
 
-/// What is near is what is used, not what there is room for.
+/// Whether a table fits the cache depends on the flows, not on the capacity.
 #[test]
 fn a_large_table_is_near_while_it_has_few_flows() {
     let mut table = Table::<Host4, u32>::new(100_000, 1);
@@ -337,7 +337,7 @@ fn a_large_table_is_near_while_it_has_few_flows() {
     assert!(Table::<Host4, u32>::new(1000, 1).fits_l2());
 }
 
-/// Where the horizon lies behind the end of time, no deadline is behind it, and only later ones are stores.
+/// If the horizon lies behind the end of time, only later deadlines are one store.
 #[test]
 fn at_the_end_of_time_deadlines_move_one_way() {
     const END: Nanos = Nanos(u64::MAX - 1);
@@ -358,12 +358,12 @@ fn an_entry_is_what_its_slot_names() {
     let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
     let mut entry = table.entry(slot, Nanos(0));
     *entry.value_mut() = 7;
-    assert!(entry.move_deadline(Nanos(20)) && !entry.move_deadline(Nanos(19)) && !entry.is_assured());
+    assert!(entry.move_deadline(Nanos(20)) && !entry.move_deadline(Nanos(19)) && !entry.is_protected());
     assert_eq!((*table.value(slot), table.deadline(slot)), (7, Nanos(20)));
-    table.assure(slot);
-    assert!(table.entry(slot, Nanos(0)).is_assured());
+    table.protect(slot);
+    assert!(table.entry(slot, Nanos(0)).is_protected());
     assert!(table.entry(slot, Nanos(0)).move_deadline(Nanos::NEVER));
-    assert_eq!((table.deadline(slot), table.is_assured(slot)), (Nanos::NEVER, true));
+    assert_eq!((table.deadline(slot), table.is_protected(slot)), (Nanos::NEVER, true));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_removed_flow_is_not_touched() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
     table.remove(slot);
-    table.assure(slot);
+    table.protect(slot);
     table.touch(slot, Nanos(1));
 }
 

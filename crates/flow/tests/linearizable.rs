@@ -1,6 +1,6 @@
-//! The histories that a model checker finds (loom: a search over the schedules and the reads that the memory model allows)
-//! are held against a sequential map, in the manner of Wing and Gong ("Testing and verifying concurrent objects", 1993): there
-//! has to be an order of the operations, each within its call and return, in which the map would have answered the same.
+//! Checks that the shared tables are linearizable. The model checker loom enumerates histories over schedules and allowed reads. For each
+//! history there must be an order of the operations, each within its call and return, in which a sequential map gives the same answers
+//! (Wing and Gong, "Testing and verifying concurrent objects", 1993).
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p millrace-flow --release --test linearizable`
 #![cfg(loom)]
@@ -17,7 +17,7 @@ use millrace_flow::shared::{Entries, Fault, Insertion, Locked, Optimistic, Share
 use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 
-/// A key whose hash is chosen: its first bucket of three, its tag, and a number to tell it from others.
+/// A key with a chosen hash: its first bucket of three, its tag, and a number that distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Chosen {
     bucket: u8,
@@ -47,7 +47,7 @@ impl Words for Chosen {
     }
 }
 
-/// Two words that belong together, so that a torn value is one that nobody wrote.
+/// Two words that belong together, so that a torn value is one that no core wrote.
 type Value = [u64; 2];
 
 const fn value(number: u64) -> Value {
@@ -78,10 +78,10 @@ use Operation::{Get, Insert, Remove, Update};
 
 /// No deadline.
 const LONG: u64 = u64::MAX;
-/// What time it is for all.
+/// The present time.
 const NOW: Nanos = Nanos(100);
 
-/// An operation, its answer, and when it was called and returned.
+/// An operation, its answer, and the times of call and return.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     operation: Operation,
@@ -105,10 +105,10 @@ fn perform<T: SharedTable<Chosen, Value>>(table: &T, operation: Operation) -> An
     }
 }
 
-/// The sequential map: key to value. A flow that is dead on arrival is not there.
+/// The sequential map. A flow that is expired at insertion is not in it.
 type Map = BTreeMap<Chosen, Value>;
 
-/// Whether the map may answer so; it is as after the operation then. `full_from` flows may leave no room.
+/// True if the map may give this answer; it then applies the operation. With `full_from` flows or more there may be no room.
 fn answers(map: &mut Map, operation: Operation, answer: Answer, full_from: usize) -> bool {
     let expected = match operation {
         Get(key) => Answer::Value(map.get(&key).copied()),
@@ -130,8 +130,7 @@ fn answers(map: &mut Map, operation: Operation, answer: Answer, full_from: usize
     answer == expected
 }
 
-/// Whether there is an order of the events that explains every answer: an event may come first unless another one returned
-/// before it was called.
+/// True if an order of the events explains every answer. An event may come first unless another one returned before its call.
 fn is_explained(map: &Map, events: &[Event], full_from: usize) -> bool {
     let Some(first_return) = events.iter().map(|event| event.returned).min() else { return true };
     (0..events.len()).filter(|at| events[*at].called <= first_return).any(|at| {
@@ -142,22 +141,22 @@ fn is_explained(map: &Map, events: &[Event], full_from: usize) -> bool {
     })
 }
 
-/// The threads' operations, on a table that holds something already.
+/// The operations of each thread, and of the table before.
 struct Case {
     before: &'static [Operation],
     threads: &'static [&'static [Operation]],
     full_from: usize,
 }
 
-/// How often threads may lose the processor while they could go on. Two find every fault below.
+/// How many preemptions there may be. Two find every fault below.
 const PREEMPTIONS_MAX: usize = 2;
-/// Where a search ends that hasn't come to its end: most of three threads don't, so that all take a minute.
+/// The limit of a search. Most cases of three threads reach it, so that all take a minute.
 const PERMUTATIONS_MAX: usize = 20_000;
 
-/// Runs the case in the ways that the checker finds; how many.
+/// Runs the case in all executions that the checker finds; returns how many.
 ///
 /// # Panics
-/// When a history has no explanation.
+/// If a history has no explanation.
 fn check<T: SharedTable<Chosen, Value>>(case: &'static Case, make: fn() -> T) -> usize {
     let histories = std::sync::Arc::new(Count::new(0));
     let seen = std::sync::Arc::clone(&histories);
@@ -175,13 +174,13 @@ fn check<T: SharedTable<Chosen, Value>>(case: &'static Case, make: fn() -> T) ->
         let work = |operations: &'static [Operation]| {
             let (table, clock) = (Arc::clone(&table), Arc::clone(&clock));
             move || {
-                // What returned before an operation is called has been seen by whoever calls it: the clock orders the two.
+                // The clock orders an operation behind those that returned before its call.
                 let tick = || 2 * clock.fetch_add(1, Ordering::AcqRel);
                 let mut called = tick();
                 let perform = |operation: &Operation| {
                     let (operation, answer) = (*operation, perform(&*table, *operation));
                     let returned = tick();
-                    // One tick for both: each that the checker has to place costs it dear.
+                    // One clock access for both, since each multiplies the executions.
                     Event { operation, answer, called: mem::replace(&mut called, returned + 1), returned }
                 };
                 operations.iter().map(perform).collect::<Vec<_>>()
@@ -191,7 +190,7 @@ fn check<T: SharedTable<Chosen, Value>>(case: &'static Case, make: fn() -> T) ->
         let others: Vec<_> = others.iter().map(|operations| thread::spawn(work(operations))).collect();
         let mut events = work(own)();
         events.extend(others.into_iter().flat_map(|other| other.join().expect("no thread panics")));
-        // What is left must fit too, so it is asked for at the end.
+        // The final contents must be explained too, so they are read at the end.
         let end = 1000;
         for key in keys(case) {
             let operation = Get(key);
@@ -203,7 +202,7 @@ fn check<T: SharedTable<Chosen, Value>>(case: &'static Case, make: fn() -> T) ->
     histories.load(CountOrdering::Relaxed)
 }
 
-/// The keys that a case is about.
+/// The keys of the cases.
 fn keys(case: &Case) -> BTreeSet<Chosen> {
     let operations = case.before.iter().chain(case.threads.iter().copied().flatten());
     operations
@@ -222,7 +221,7 @@ const D: Chosen = key(1, 1, 4);
 const E: Chosen = key(1, 2, 5);
 const F: Chosen = key(2, 1, 6);
 
-/// Buckets of one place, so that two keys are a crowd.
+/// Buckets of one place, so that two keys fill a bucket.
 fn optimistic() -> Optimistic<Chosen, Value, 1> {
     Optimistic::with_buckets(3, 0)
 }
@@ -251,42 +250,42 @@ static UPDATES: Case = Case {
     full_from: usize::MAX,
 };
 
-/// B finds its bucket taken, goes to its second, and is looked for there.
+/// B finds its first bucket full, goes to its second, and is looked up there.
 static STRAYING: Case = Case {
     before: &[Insert(A, 1, LONG)],
     threads: &[&[Get(B), Get(B)], &[Insert(B, 2, LONG)], &[Remove(A), Insert(A, 3, LONG)]],
     full_from: 2,
 };
 
-/// B makes E go to its second bucket, while others read and change it.
+/// B displaces E to its second bucket, while others read and change E.
 static DISPLACEMENT: Case = Case {
     before: &[Insert(A, 1, LONG), Insert(E, 2, LONG)],
     threads: &[&[Get(E), Get(B)], &[Insert(B, 3, LONG)], &[Update(E, 10)]],
     full_from: 3,
 };
 
-/// E makes B, which was in its second bucket, come back to its first.
+/// E displaces B from its second bucket to its first.
 static HOMECOMING: Case = Case {
     before: &[Insert(A, 1, LONG), Insert(B, 2, LONG), Insert(F, 3, LONG), Remove(A)],
     threads: &[&[Get(B), Get(E)], &[Insert(E, 4, LONG)], &[Remove(B)]],
     full_from: 3,
 };
 
-/// The same, and nobody else: a reader must not miss B on its way.
+/// The same with one reader, which must not miss B on its way.
 static ON_THE_WAY: Case = Case {
     before: &[Insert(A, 1, LONG), Insert(B, 2, LONG), Insert(F, 3, LONG), Remove(A)],
     threads: &[&[Get(B)], &[Insert(E, 4, LONG)]],
     full_from: 3,
 };
 
-/// Both buckets full and wanted from both sides: nobody may wait for the other.
+/// Both buckets are full and wanted by both threads: no deadlock.
 static CROSSING: Case = Case {
     before: &[Insert(A, 1, LONG), Insert(C, 2, LONG)],
     threads: &[&[Remove(C), Get(B)], &[Insert(B, 3, LONG)], &[Insert(D, 4, LONG)]],
     full_from: 2,
 };
 
-/// Two places full of the dead, and flows that want them.
+/// Two places hold expired flows, and new flows need them.
 static EXPIRY: Case = Case {
     before: &[Insert(A, 1, 50), Insert(C, 2, 50)],
     threads: &[&[Get(A), Get(B)], &[Insert(A, 3, LONG)], &[Insert(B, 4, LONG)]],
@@ -325,14 +324,14 @@ fn the_tables_under_locks_are_linearizable() {
     }
 }
 
-/// A slot changes hands while others follow a signpost to it.
+/// A slot gets another flow while others follow a signpost to it.
 static SUCCESSION: Case = Case {
     before: &[Insert(A, 1, LONG)],
     threads: &[&[Update(A, 10)], &[Remove(A), Insert(B, 2, LONG)], &[Get(B)]],
     full_from: 3,
 };
 
-/// The same, and nobody else looks.
+/// The same without other readers.
 static HANDOVER: Case = Case {
     before: &[Insert(A, 1, LONG)],
     threads: &[&[Update(A, 10), Get(A)], &[Remove(A), Insert(B, 2, LONG), Get(B)]],
@@ -346,7 +345,7 @@ fn the_table_of_locked_entries_is_linearizable() {
     }
 }
 
-/// What the check says when the tables have this fault.
+/// The message of the check if the tables have this fault.
 fn complaint<T: SharedTable<Chosen, Value>>(fault: Fault, case: &'static Case, make: fn() -> T) -> String {
     Fault::inject(Some(fault));
     let outcome = catch_unwind(AssertUnwindSafe(|| check(case, make)));

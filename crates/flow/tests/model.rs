@@ -1,5 +1,5 @@
-//! The table of every index and every ageing against a naive one: a hash map for the flows, a list for the order of arrival, a
-//! scan for the deadlines.
+//! The table, with every index and every ageing, against a naive model: a hash map for the flows, a list for the order of arrival, a scan
+//! for the deadlines.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use millrace_flow::{Ageing, Eviction, Hint, Plan, SCANNED, Slot, TICK, Table};
 use packet::{Key, Nanos};
 use proptest::prelude::*;
 
-/// A key whose hash is as bad as a test wants: the number of bits that it keeps.
+/// A key with a bad hash: it keeps this number of bits only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Number<const HASH_BITS: u32>(u32);
 
@@ -44,11 +44,11 @@ enum Step {
         key: u32,
     },
     Evict,
-    /// What would have to go for this key by another policy.
+    /// The victim for this key under another policy.
     Victim {
         key: u32,
     },
-    /// What a new flow of this key would find dead in its way.
+    /// The expired flow in the neighbourhood of this key.
     Collide {
         key: u32,
     },
@@ -63,10 +63,10 @@ enum Step {
     Drain,
 }
 
-/// How many ticks ahead the wheel looks.
+/// The wheel's horizon in ticks.
 const HORIZON: u64 = 30_000_000_000 / TICK.0;
 
-/// Spans from nothing to forever, as many of each magnitude.
+/// Durations from 0 to forever, equally many of each magnitude.
 fn span() -> impl Strategy<Value = u64> {
     prop_oneof![
         1 => Just(0),
@@ -80,7 +80,7 @@ fn span() -> impl Strategy<Value = u64> {
 
 fn step(keys: u32) -> impl Strategy<Value = Step> {
     let key = 0..keys;
-    // Few jumps of years: deadlines and steps of seconds are what exercises the order.
+    // Few jumps of years, since deadlines and steps of seconds test the order best.
     let short = 0u64..20_000_000_000;
     prop_oneof![
         8 => (key.clone(), any::<u64>(), span()).prop_map(|(key, value, after)| Step::Insert { key, value, after }),
@@ -105,8 +105,8 @@ struct Flow {
     slot: Slot,
     value: u64,
     deadline: Nanos,
-    assured: bool,
-    /// It was armed with a deadline that had already passed, so it comes whenever it is found.
+    protected: bool,
+    /// It was armed with a deadline in the past, so it comes at any time.
     backdated: bool,
 }
 
@@ -115,8 +115,8 @@ struct Model<const BITS: u32> {
     kind: IndexKind,
     ageing: Ageing,
     flows: HashMap<u32, Flow>,
-    /// The slot from which on the next flow to make room is looked for.
-    hand: usize,
+    /// The clock hand.
+    clock_hand: usize,
     now: Nanos,
     high_water: usize,
     /// Hints of different ages, by key.
@@ -132,7 +132,7 @@ impl<const BITS: u32> Model<BITS> {
             kind,
             ageing,
             flows: HashMap::new(),
-            hand: 0,
+            clock_hand: 0,
             now: Nanos(start),
             high_water: 0,
             hints: HashMap::new(),
@@ -154,12 +154,12 @@ impl<const BITS: u32> Model<BITS> {
                 if let Some(flow) = self.flows.get(&key) {
                     let slot = flow.slot;
                     self.pass_on(key);
-                    self.table.assure(slot);
-                    self.flows.entry(key).and_modify(|flow| flow.assured = true);
+                    self.table.protect(slot);
+                    self.flows.entry(key).and_modify(|flow| flow.protected = true);
                 }
             }
             Step::Evict => {
-                if let Some(slot) = self.oldest_unassured() {
+                if let Some(slot) = self.oldest_unprotected() {
                     self.remove(self.table.key(slot).0);
                 }
             }
@@ -189,38 +189,37 @@ impl<const BITS: u32> Model<BITS> {
         assert!(!full);
         let deadline = representable(deadline);
         let backdated = deadline <= self.now;
-        self.flows.insert(key, Flow { slot, value, deadline, assured: false, backdated });
+        self.flows.insert(key, Flow { slot, value, deadline, protected: false, backdated });
         self.high_water = self.high_water.max(self.flows.len());
     }
 
-    /// Of those that nobody has answered, the first one from the hand on, going round. Where the hand goes under an index that says itself
-    /// where flows lie is nobody's business.
-    fn oldest_unassured(&self) -> Option<Slot> {
-        let unassured = self.flows.values().filter(|flow| !flow.assured).map(|flow| flow.slot);
-        let oldest = self.table.oldest_unassured();
+    /// The first unprotected flow from the clock hand on, wrapping around. The order under an index that assigns slots is not checked.
+    fn oldest_unprotected(&self) -> Option<Slot> {
+        let unprotected = self.flows.values().filter(|flow| !flow.protected).map(|flow| flow.slot);
+        let oldest = self.table.oldest_unprotected();
         if self.kind == IndexKind::Tagged {
-            let found = unassured.clone().find(|slot| Some(*slot) == oldest);
-            assert_eq!((found.is_none(), oldest), (unassured.count() == 0, found));
+            let found = unprotected.clone().find(|slot| Some(*slot) == oldest);
+            assert_eq!((found.is_none(), oldest), (unprotected.count() == 0, found));
         } else {
-            assert_eq!(oldest, unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index())));
+            assert_eq!(oldest, unprotected.min_by_key(|slot| (slot.index() < self.clock_hand, slot.index())));
         }
         oldest
     }
 
-    /// The flow won't make room any more: the hand goes on if it stands there, or if the table is full and that one was next.
+    /// The flow is protected or gone: the hand moves on if it stands there, or if the table is full and this flow was next.
     fn pass_on(&mut self, key: u32) {
-        let Flow { slot, assured, .. } = self.flows[&key];
-        let is_next = self.table.is_full() && self.oldest_unassured() == Some(slot);
-        if !assured && (slot.index() == self.hand || is_next) {
-            self.hand = (slot.index() + 1) % self.table.slots();
+        let Flow { slot, protected, .. } = self.flows[&key];
+        let is_next = self.table.is_full() && self.oldest_unprotected() == Some(slot);
+        if !protected && (slot.index() == self.clock_hand || is_next) {
+            self.clock_hand = (slot.index() + 1) % self.table.slots();
         }
     }
 
-    /// Victims are flows, and the policy that asks for one by its deadline gets none that is later than all its neighbours.
+    /// A victim is a flow in the table, and under the policy by deadline it isn't later than all its neighbours.
     fn victims(&self, key: u32) {
         let hash = self.table.hash(&Number(key));
         assert_eq!(self.table.victim(Eviction::None, hash), None);
-        let oldest = self.oldest_unassured();
+        let oldest = self.oldest_unprotected();
         assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), oldest);
         if let Some(slot) = self.table.overdue(self.now) {
             assert!(self.ageing == Ageing::Wheel && self.flows[&self.table.key(slot).0].deadline <= self.now);
@@ -230,17 +229,17 @@ impl<const BITS: u32> Model<BITS> {
                 assert_eq!(self.flows[&self.table.key(slot).0].slot, slot);
             }
         }
-        // In a single list of neighbours there is no doubt who is first.
+        // With a single list of neighbours the first is certain.
         if self.flows.contains_key(&key) && self.flows.len() == 1 {
             let only = self.flows[&key].slot;
             assert_eq!(self.table.victim(Eviction::LeastRecent, hash), Some(only));
         }
     }
 
-    /// Lazy deletion takes the dead alone.
+    /// Lazy ageing removes expired flows only.
     fn collide(&mut self, key: u32) {
         let hash = self.table.hash(&Number(key));
-        while let Some(slot) = self.table.dead_near(hash, self.now) {
+        while let Some(slot) = self.table.expired_near(hash, self.now) {
             let key = self.table.key(slot).0;
             assert!(self.flows[&key].deadline <= self.now);
             self.remove(key);
@@ -258,7 +257,7 @@ impl<const BITS: u32> Model<BITS> {
 
     fn touch(&mut self, key: u32, deadline: Nanos) {
         if let Some(flow) = self.flows.get_mut(&key) {
-            // As engines do: what is a store is done at the entry.
+            // As engines do: a deadline that is one store is set at the entry.
             if key.is_multiple_of(2) || !self.table.entry(flow.slot, self.now).move_deadline(deadline) {
                 self.table.touch(flow.slot, deadline);
             }
@@ -277,17 +276,17 @@ impl<const BITS: u32> Model<BITS> {
         Some(flow)
     }
 
-    /// Ages until nothing is due: in order of the deadlines to the tick, and nobody later than a tick.
+    /// Ages until nothing is due: flows come in the order of their deadlines to the tick, and none later than a tick.
     fn drain(&mut self) {
         match self.ageing {
             Ageing::Wheel => self.drain_wheel(),
-            // Twice round, for the hand starts anywhere.
+            // Twice round, as the cursor starts anywhere.
             Ageing::Scan => {
                 let mut calls = 0;
                 while calls < 2 * (SLOTS_MAX / SCANNED) {
                     calls = if self.reclaim().is_some() { 0 } else { calls + 1 };
                 }
-                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the hand has been everywhere");
+                assert!(self.flows.values().all(|flow| flow.deadline > self.now), "the clock hand has been everywhere");
             }
             Ageing::Lazy | Ageing::None => assert!(self.reclaim().is_none()),
         }
@@ -296,7 +295,7 @@ impl<const BITS: u32> Model<BITS> {
     fn drain_wheel(&mut self) {
         let mut last = 0;
         let mut idle = 0;
-        // Each flow may come down six levels, and each unit of work looks at four lists or flows.
+        // Each flow may come down six levels, and each unit of work checks four lists or flows.
         let idle_max = 4 * self.flows.len() + 16;
         while idle < idle_max {
             match self.reclaim() {
@@ -321,7 +320,7 @@ impl<const BITS: u32> Model<BITS> {
         assert_eq!(self.table.high_water(), self.high_water);
     }
 
-    /// A hint that says a flow is absent is right for as long as nobody came.
+    /// A hint that a flow is absent holds until the next insertion.
     fn check_hints(&mut self, keys: u32) {
         for (key, hint) in &self.hints {
             assert!(!self.table.is_absent(*hint) || !self.flows.contains_key(key));
@@ -341,7 +340,7 @@ impl<const BITS: u32> Model<BITS> {
         self.hints.insert(key, hint);
     }
 
-    /// What takes longer than a step.
+    /// Checks that are too slow for each step.
     fn check_all(&self, keys: u32) {
         for key in 0..keys {
             let hash = self.table.hash(&Number(key));
@@ -353,7 +352,7 @@ impl<const BITS: u32> Model<BITS> {
             if let (Some(slot), Some(flow)) = (slot, flow) {
                 assert_eq!(*self.table.value(slot), flow.value);
                 assert_eq!(self.table.deadline(slot), flow.deadline);
-                assert_eq!(self.table.is_assured(slot), flow.assured);
+                assert_eq!(self.table.is_protected(slot), flow.protected);
             }
         }
         let mut listed: Vec<_> = self.table.iter().map(|(key, value, deadline)| (key.0, *value, deadline)).collect();
@@ -364,7 +363,7 @@ impl<const BITS: u32> Model<BITS> {
     }
 }
 
-/// No deadline is as early as the beginning of time.
+/// A deadline of 0 becomes 1 ns.
 fn representable(deadline: Nanos) -> Nanos {
     deadline.max(Nanos(1))
 }
@@ -390,7 +389,7 @@ const CASES: u32 = if cfg!(miri) { 3 } else { 1000 };
 const STEPS: usize = if cfg!(miri) { 60 } else { 600 };
 
 fn design() -> impl Strategy<Value = (IndexKind, Ageing)> {
-    // The wheel has the most to go wrong.
+    // The wheel is the most complex, so it gets the most cases.
     let ageing = prop_oneof![3 => Just(Ageing::Wheel), 2 => Just(Ageing::Scan), 1 => Just(Ageing::Lazy), 1 => Just(Ageing::None)];
     (proptest::sample::select(&IndexKind::ALL), ageing)
 }

@@ -1,4 +1,4 @@
-//! Each shared table, on one thread, against a hash map; and what each promises besides.
+//! Each shared table against a hash map, on one thread; and the guarantees of each.
 #![cfg(not(loom))]
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 use proptest::prelude::*;
 
-/// A key whose hash is as bad as a test wants: the number of bits that it keeps.
+/// A key with a bad hash: it keeps this number of bits only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Number<const HASH_BITS: u32>(u32);
 
@@ -34,7 +34,7 @@ impl<const HASH_BITS: u32> Words for Number<HASH_BITS> {
     }
 }
 
-/// Two words, so that entries don't come out even.
+/// Two words, so that entries are not aligned to cache lines.
 type Value = [u64; 2];
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ enum Step {
         value: u64,
         after: u64,
     },
-    /// The deadline is moved too, perhaps into the past.
+    /// It moves the deadline too, perhaps into the past.
     Update {
         key: u32,
         add: u64,
@@ -83,12 +83,12 @@ fn step(keys: u32) -> impl Strategy<Value = Step> {
 
 struct Model<const BITS: u32, T> {
     table: T,
-    /// Dead flows too, as long as nobody asked for them.
+    /// Includes expired flows that no operation has met.
     flows: HashMap<u32, (Value, Nanos)>,
     now: Nanos,
-    /// With so many flows at least, a new one may find no room.
+    /// From this number of flows on an insertion may fail.
     full_from: usize,
-    /// Whether somebody takes the dead away.
+    /// True if the table has ageing.
     ages: bool,
 }
 
@@ -122,7 +122,7 @@ impl<const BITS: u32, T: SharedTable<Number<BITS>, Value>> Model<BITS, T> {
                     (Insertion::Full, None) => {
                         let flows = self.flows.len();
                         assert!(flows >= self.full_from, "no room beside {flows} flows");
-                        // A dead one of this key may have gone.
+                        // An expired flow of this key may be gone.
                         self.flows.remove(&key);
                     }
                     (insertion, flow) => panic!("{insertion:?} where there was {flow:?}"),
@@ -167,7 +167,7 @@ impl<const BITS: u32, T: SharedTable<Number<BITS>, Value>> Model<BITS, T> {
         for key in 0..keys {
             self.step(Step::Get { key });
         }
-        // Everybody dies, and ageing takes them away in a bounded number of steps.
+        // All flows expire, and ageing removes them in a bounded number of steps.
         self.now = Nanos(u64::MAX);
         for round in 0..8 * (self.table.capacity() as u64 + 4096) {
             self.table.reclaim(round.wrapping_mul(0x9e37_79b9_7f4a_7c15), Nanos(u64::MAX - 1));
@@ -180,7 +180,7 @@ impl<const BITS: u32, T: SharedTable<Number<BITS>, Value>> Model<BITS, T> {
 /// Every table, of several shapes.
 fn run_all<const BITS: u32>(capacity: usize, keys: u32, steps: &[Step]) {
     let never = usize::MAX;
-    // Colliding hashes fill one place of an index and one stripe while the rest is free.
+    // Colliding hashes fill one part of an index and one stripe while the rest is free.
     let full_from = |flows: usize| if BITS < 64 { 0 } else { flows };
     let plan = |ageing| Plan { capacity, ageing, seed: 0x5eed, ..Plan::default() };
     Model::<BITS, _>::new(Locked::<_, _>::planned(plan(Ageing::Wheel)), full_from(capacity)).run(keys, steps);
@@ -193,8 +193,8 @@ fn run_all<const BITS: u32>(capacity: usize, keys: u32, steps: &[Step]) {
     Model::<BITS, _>::new(entries(plan(Ageing::Scan), 1), full_from(capacity)).run(keys, steps);
     let lazy = entries(plan(Ageing::Lazy), 4);
     Model::<BITS, _> { ages: false, ..Model::new(lazy, full_from(capacity / 4)) }.run(keys, steps);
-    // Sized for three times as many, there is always room; sized exactly, there may not be; of one bucket, there is as long as
-    // there is a place.
+    // A table for three times as many flows always has room; one for exactly as many may not; one of a single bucket has room while a place
+    // is free.
     let table = Optimistic::<_, Value>::with_load(keys as usize * 3 + 24, 100, 0x5eed);
     Model::<BITS, _>::new(table, full_from(never)).run(keys, steps);
     Model::<BITS, _>::new(Optimistic::<_, Value>::new(capacity, 0x5eed), 0).run(keys, steps);
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// The load at which the first flow finds no room.
+/// The load at which the first insertion fails.
 fn load_at_refusal<const WIDTH: usize>(places: usize, seed: u64) -> f64 {
     let table = Optimistic::<Number<64>, u64, WIDTH>::with_load(places, 100, seed);
     let mut count = 0;
@@ -281,7 +281,7 @@ fn a_table_full_of_the_dead_takes_the_living() {
         while add(table, count) == Insertion::Added {
             count += 1;
         }
-        // By the time that is as many again, each has had to take the place of a dead one.
+        // After as many insertions again, each has replaced an expired flow.
         for number in count..count * 2 {
             let key = Number(number);
             let insertion = table.insert(key, table.hash(&key), 7, Nanos(1 << 40), Nanos(1 << 30));
@@ -291,7 +291,7 @@ fn a_table_full_of_the_dead_takes_the_living() {
     }
     let capacity = if cfg!(miri) { 64 } else { 5000 };
     refill(&Locked::<_, _>::new(capacity, 1));
-    // Of stripes, others are full now than before.
+    // Other stripes are full now than before.
     refill(&Striped::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1));
     refill(&Entries::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1, |_| (), ()));
     refill(&Optimistic::<_, _, 8>::with_buckets(1, 1));
@@ -328,10 +328,10 @@ fn memory_is_bounded() {
     if !cfg!(miri) {
         assert!(per_flow(Locked::<packet::FiveTuple4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 84);
         let entries = Entries::<packet::FiveTuple4, [u64; 2]>::new(flows, 1);
-        // A line for the entry, three signposts, and the stripes' tables with their wheels.
+        // A cache line for the entry, three signposts, and the stripes' tables with their wheels.
         assert!(per_flow(entries.memory_bytes()) <= 320, "{}", per_flow(entries.memory_bytes()));
         let striped = Striped::<packet::FiveTuple4, [u64; 2]>::new(flows, 1);
-        // A stripe is a small table, and a small wheel has room for each of its flows on a list of its own.
+        // A stripe is a small table, and a small wheel has room for each flow on a list of its own.
         assert!(per_flow(striped.memory_bytes()) <= 200, "{}", per_flow(striped.memory_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! Real threads on a shared table, for so many operations each. `cargo xtask check` runs it under a thread sanitizer too.
+//! Stress test: real threads on a shared table. `cargo xtask check` runs it under ThreadSanitizer too.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::thread;
 
 use millrace_flow::index::CuckooPp;
 use millrace_flow::shared::{
-    Adding, Entries, Fate, Insertion, Locked, Member, Optimistic, Pass, SharedTable, Striped, Sum,
+    Adding, Entries, EpochMember, Fate, Insertion, Locked, Optimistic, SharedTable, StepPermit, Striped, Sum,
 };
 use millrace_flow::{Hint, Plan};
 use packet::{Host, Host4, Key, Nanos};
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = if cfg!(miri) { 100 } else { 30_000 };
-/// Few enough that threads meet all the time.
+/// Few enough keys that threads conflict all the time.
 const KEYS: u64 = 48;
 const NOW: Nanos = Nanos(100);
 
-/// A count, and two words that follow from it and the key: whoever reads halves of two values sees it.
+/// A count, and two words computed from it and the key: a torn read is detected.
 type Value = [u64; 3];
 
 fn value(key: u64, count: u64) -> Value {
@@ -31,12 +31,12 @@ fn host(number: u64) -> Host4 {
     }
 }
 
-/// What a thread has done to a key.
+/// A thread's operations on a key.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     inserted: u64,
     removed: u64,
-    /// Additions less those that went with a removed value.
+    /// Additions, minus those of removed values.
     count: i64,
     full: u64,
 }
@@ -46,7 +46,7 @@ fn whole(key: u64, read: Value) -> u64 {
     read[0]
 }
 
-/// A thread's operations on keys that all threads use.
+/// Runs a thread's operations on keys that all threads use.
 fn work<T: SharedTable<Host4, Value>>(table: &T, thread: u64) -> Vec<Tally> {
     let mut tallies = vec![Tally::default(); KEYS as usize];
     let mut random = thread + 1;
@@ -75,7 +75,7 @@ fn work<T: SharedTable<Host4, Value>>(table: &T, thread: u64) -> Vec<Tally> {
                 });
                 tally.count += i64::from(updated.is_some());
             }
-            // One that dies at once, and makes room again.
+            // A flow that expires at once.
             5 if random >> 60 == 0 => {
                 let key = host(number + KEYS);
                 let hash = table.hash(&key);
@@ -93,7 +93,7 @@ fn work<T: SharedTable<Host4, Value>>(table: &T, thread: u64) -> Vec<Tally> {
     tallies
 }
 
-/// No update is lost, no key is in twice, and what is left is what was put in less what was taken out.
+/// No update is lost, no key is present twice, and the rest is what was inserted minus what was removed.
 fn stress<T: SharedTable<Host4, Value>>(table: T, always_has_room: bool) {
     let table = Arc::new(table);
     let threads: Vec<_> = (0..THREADS)
@@ -141,22 +141,22 @@ fn optimistic_with_room() {
 
 #[test]
 fn optimistic_full() {
-    // Fewer places than keys, in small buckets: displacement all the time.
+    // Fewer places than keys, in small buckets, so displacement happens all the time.
     stress(Optimistic::<_, Value, 2>::with_buckets(19, 1), false);
     stress(Optimistic::<_, Value, 4>::with_buckets(9, 1), false);
     stress(Optimistic::<_, Value, 1>::with_buckets(41, 1), false);
 }
 
-/// A value, which steps add to.
+/// A value that steps add to.
 type Sums = Entries<Host4, u64, CuckooPp, (), Adding>;
 
-/// What a thread has added to each key, less what went with flows that it ended.
-fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
+/// Returns what the thread has added to each key, minus what the flows that it removed had.
+fn add(table: &Sums, mut member: EpochMember, thread: u64) -> Vec<i64> {
     let mut counts = vec![0; KEYS as usize];
     let mut random = thread + 1;
     for _ in 0..OPERATIONS {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        // Some keys come much oftener than others.
+        // Some keys come much more often than others.
         let number = (random >> 40) % KEYS * ((random >> 50) % 3) / 2;
         let (key, count) = (host(number), &mut counts[number as usize]);
         let hash = key.hash(1);
@@ -165,7 +165,7 @@ fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
         if !(random >> 33).is_multiple_of(8) {
             member.enter();
             let amount = random >> 58;
-            let step = |entry: &mut millrace_flow::shared::Entry<Host4, u64, Sum>| {
+            let step = |entry: &mut millrace_flow::shared::GuardedEntry<Host4, u64, Sum>| {
                 entry.add(amount, NOW.max(entry.now), Nanos(entry.now.0 + 1000)).then_some(())
             };
             if table.step(&member, &key, hash, hint, step).is_some() {
@@ -193,12 +193,12 @@ fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
     counts
 }
 
-/// What is left of each key is what was added to it, less what ended.
+/// The rest of each key is what was added minus what was removed.
 #[test]
 fn adding() {
-    let members = Member::all(THREADS as usize);
+    let members = EpochMember::all(THREADS as usize);
     let plan = Plan { capacity: 2 * KEYS as usize, seed: 1, ..Plan::default() };
-    let table = Arc::new(Sums::cut(plan, 2, |_| (), Arc::clone(members[0].bursts())));
+    let table = Arc::new(Sums::cut(plan, 2, |_| (), Arc::clone(members[0].epochs())));
     let threads: Vec<_> = (0..)
         .zip(members)
         .map(|(thread, member)| {

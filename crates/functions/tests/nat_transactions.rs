@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Barrier, Mutex};
 
 use memory::Transactional;
-use memory::transactional::{Place, Session};
+use memory::transactional::{CommitPosition, CoreHandle};
 use millrace_functions::nat::{Config, Meta, Nat, State};
 use nf::{Context, NetworkFunction, Verdict};
 use packet::{
@@ -64,14 +64,14 @@ fn packet(draw: &mut Draw) -> Headers {
 /// Repeats a step until it commits.
 fn step(
     nat: &Nat,
-    session: &mut Session,
+    handle: &mut CoreHandle,
     memory: &Transactional,
     state: &State<Transactional>,
     meta: &Meta,
     now: Nanos,
-) -> (Place, Verdict) {
+) -> (CommitPosition, Verdict) {
     for aborts in 0.. {
-        let mut log = session.log(memory);
+        let mut log = handle.log(memory);
         let mut cx = Context::<Nat, Transactional>::new(state, log.attempt(aborts), now, Seq(0));
         let verdict = nat.packet(&mut cx, &mut (), meta);
         // Lets other threads run, even on few cores.
@@ -82,7 +82,7 @@ fn step(
             return (place, verdict);
         }
     }
-    unreachable!("a turn can't fail")
+    unreachable!("an irrevocable transaction can't fail")
 }
 
 #[test]
@@ -92,17 +92,17 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
     let together = nat.shared(&memory);
     let (log, start) = (Mutex::new(Vec::new()), Barrier::new(4));
     std::thread::scope(|scope| {
-        for mut session in memory.sessions() {
+        for mut handle in memory.core_handles() {
             let (nat, memory, together, log, start) = (&nat, &memory, &together, &log, &start);
             scope.spawn(move || {
-                let mut draw = Draw(session.core() as u64);
+                let mut draw = Draw(handle.core() as u64);
                 start.wait();
                 for n in 0..400 {
                     // Six seconds apart, so that sessions of all kinds expire while others live.
                     let now = Nanos::from_secs(1000 + 6 * n);
                     let Some(meta) = nat.meta(&packet(&mut draw), &[]) else { continue };
-                    let (place, verdict) = step(nat, &mut session, memory, together, &meta, now);
-                    log.lock().expect("no thread panics").push(((place, session.core(), n), meta, now, verdict));
+                    let (place, verdict) = step(nat, &mut handle, memory, together, &meta, now);
+                    log.lock().expect("no thread panics").push(((place, handle.core(), n), meta, now, verdict));
                 }
             });
         }
@@ -114,9 +114,9 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
 
     let fresh = Transactional::new(4, 3);
     let alone = nat.shared(&fresh);
-    let mut sessions = fresh.sessions();
+    let mut handles = fresh.core_handles();
     for (order, meta, now, verdict) in log {
-        let replayed = step(&nat, &mut sessions[order.1], &fresh, &alone, &meta, now).1;
+        let replayed = step(&nat, &mut handles[order.1], &fresh, &alone, &meta, now).1;
         assert_eq!(replayed, verdict, "{meta:?} at {order:?}");
     }
 }

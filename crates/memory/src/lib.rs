@@ -1,12 +1,39 @@
-//! Where the state lives that all packet sets share: one set of structures, written against once, in several memories.
+//! The state that all packet sets share: vectors, maps, index pools and distributed objects, in one of several memories.
 //!
-//! A network function is generic over its [`Memory`]. Every access takes the transaction that it belongs to and may
-//! fail with that memory's conflict; the author writes `?` and nothing else. Under [`Local`], where a core owns its copy,
-//! the conflict is [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. A transactional memory carries an abort out of the
-//! handler by the same `?`.
+//! A network function is generic over its [`Memory`] and is written once. Every access takes its transaction and may fail with the memory's
+//! conflict, so the author writes `?` and nothing else. Under [`Local`], where each core has its own copy, the conflict is
+//! [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. Under [`Locked`] all cores share one lock. Under
+//! [`Transactional`] a conflict aborts the transaction, and the engine runs the step again.
 //!
-//! Accesses borrow the structure for as long as the transaction lives, so that a transaction can hold what it has read and
-//! is to write by reference.
+//! An access borrows the structure for as long as the transaction lives, so a transaction can keep references to what it reads and writes.
+//!
+//! ```
+//! use millrace_memory::{Local, LocalTx, Map, Memory, Transactional};
+//! use packet::{Host, Host4};
+//!
+//! /// Counts the visits of a host. It runs in any memory.
+//! fn visit<'a, M: Memory>(visits: &'a M::Map<Host4, u64>, tx: &mut M::Tx<'a>, host: Host4) -> Result<u64, M::Conflict> {
+//!     let count = visits.get(tx, &host)?.unwrap_or(0) + 1;
+//!     visits.insert(tx, host, count)?;
+//!     Ok(count)
+//! }
+//!
+//! let Host::V4(host) = Host::v4([10, 0, 0, 1].into()) else { unreachable!() };
+//!
+//! // A core's own copy: nothing can fail.
+//! let visits = Local::keyed(1).map(100);
+//! let Ok(count) = visit::<Local>(&visits, &mut LocalTx::default(), host);
+//! assert_eq!(count, 1);
+//!
+//! // Memory that two cores share. Here one of them commits a transaction.
+//! let memory = Transactional::new(2, 1);
+//! let visits = memory.map(100);
+//! let mut handles = memory.core_handles();
+//! let mut log = handles[0].log(&memory);
+//! let mut tx = log.begin();
+//! assert_eq!(visit::<Transactional>(&visits, &mut tx, host).expect("no other core runs"), 1);
+//! tx.commit().expect("no other core runs");
+//! ```
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -23,26 +50,26 @@ use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
 pub use weighed::{Absent, Weighed};
 
-/// Plain data that shared structures hold. It says what words it is made of, so that cores can share it word by word:
-/// [`packet::words!`] writes that down.
+/// Plain data that shared structures hold. It converts to words, so that cores can share it word by word; use [`packet::words!`] to
+/// implement that.
 pub trait Value: Words + Send + Sync + 'static {}
 impl<T: Words + Send + Sync + 'static> Value for T {}
 
-/// What names a pair in a [`Map`].
+/// The key of a [`Map`].
 pub trait Name: Key + Words {}
 impl<K: Key + Words> Name for K {}
 
-/// What a [`Distributed`] object is made of: each core has a portion, and all of them merged are the whole.
+/// A part of a [`Distributed`] object. Each core has one; all of them merged are the whole.
 pub trait Portion: Value {
-    /// Adds another core's portion. The order in which portions are added must not matter.
+    /// Adds another core's portion. The result must not depend on the order of merging.
     fn merge(&mut self, other: &Self);
 }
 
 /// A memory that shared state can live in.
 pub trait Memory: Sized + Send + Sync + 'static {
-    /// Why an access can't be carried out now. The engine undoes the step and runs it again.
+    /// The reason why an access failed. The engine undoes the step and runs it again.
     type Conflict: core::fmt::Debug;
-    /// One step's accesses, begun before the handler and committed after it.
+    /// The transaction of one step. It begins before the handler and commits after it.
     type Tx<'a>;
     /// An array of fixed length.
     type Vector<T: Value>: Vector<T, Self>;
@@ -50,31 +77,31 @@ pub trait Memory: Sized + Send + Sync + 'static {
     type Map<K: Name, V: Value>: Map<K, V, Self>;
     /// A bounded pool of indices with ageing.
     type Allocator: Allocator<Self>;
-    /// An object that is changed often and read seldom, or not quite up to date.
+    /// An object that is changed often, and read seldom or with some staleness.
     type Distributed<T: Portion>: Distributed<T, Self>;
 
-    /// An array of `len` elements, all `initial`.
+    /// Makes an array of `len` elements, all `initial`.
     fn vector<T: Value>(&self, len: usize, initial: T) -> Self::Vector<T>;
 
-    /// An empty map that holds up to `capacity` pairs.
+    /// Makes an empty map for up to `capacity` pairs.
     fn map<K: Name, V: Value>(&self, capacity: usize) -> Self::Map<K, V>;
 
-    /// A pool of the indices `0..capacity`, all free.
+    /// Makes a pool of the indices `0..capacity`, all free.
     ///
     /// # Panics
-    /// When `capacity` does not fit 32 bits.
+    /// If `capacity` does not fit 32 bits.
     fn allocator(&self, capacity: usize) -> Self::Allocator;
 
-    /// An object whose portions are all `empty`. Reading it may miss what other cores changed within `staleness`.
+    /// Makes an object whose portions are all `empty`. A read may miss changes that other cores made within `staleness`.
     fn distributed<T: Portion>(&self, empty: T, staleness: Nanos) -> Self::Distributed<T>;
 }
 
 /// An array of fixed length, shared by all packet sets.
 pub trait Vector<T: Value, M: Memory>: Send + 'static {
-    /// How many elements there are.
+    /// The number of elements.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// True if there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -99,7 +126,7 @@ pub trait Vector<T: Value, M: Memory>: Send + 'static {
     #[track_caller]
     fn write<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, value: T) -> Result<(), M::Conflict>;
 
-    /// Brings the element at `index` near, where the memory can. Belongs to no transaction and changes nothing.
+    /// Prefetches the element at `index`, if the memory can. It belongs to no transaction and changes nothing.
     fn prefetch(&self, _index: usize) {}
 }
 
@@ -112,61 +139,61 @@ pub trait Map<K: Name, V: Value, M: Memory>: Send + 'static {
     #[track_caller]
     fn get<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 
-    /// Puts `value` under `key`, in place of what was there; `false` when the map is full and `key` is new to it.
+    /// Sets the value of `key`; `false` if the map is full and `key` is new.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn insert<'a>(&'a self, tx: &mut M::Tx<'a>, key: K, value: V) -> Result<bool, M::Conflict>;
 
-    /// Takes out what is under `key`.
+    /// Removes `key` and returns its value.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn remove<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 
-    /// Brings near what a look-up of `key` reads first, where the memory can. Belongs to no transaction and changes nothing.
+    /// Prefetches what a look-up of `key` reads first, if the memory can. It belongs to no transaction and changes nothing.
     fn prefetch(&self, _key: &K) {}
 
-    /// What a look-up of `key` is likely to find, to bring near what it leads to. Belongs to no transaction, so it proves
-    /// nothing; `None` where the memory can't tell.
+    /// The value that a look-up of `key` probably finds, for prefetching what it leads to. It belongs to no transaction, so it proves
+    /// nothing; `None` if the memory can't tell.
     fn hint(&self, _key: &K) -> Option<V> {
         None
     }
 }
 
-/// A bounded pool of indices. Each index in use has a deadline; those past it are given back in deadline order, to the
-/// resolution that the memory documents.
+/// A bounded pool of indices. Each index in use has a deadline. Expired indices are freed in deadline order, to the resolution that the
+/// memory documents.
 ///
 /// # Panics
-/// All methods do when an index is not below [`Allocator::capacity`].
+/// All methods panic if an index is not below [`Allocator::capacity`].
 pub trait Allocator<M: Memory>: Send + 'static {
-    /// How many indices there are in all.
+    /// The number of indices, free and in use.
     fn capacity(&self) -> usize;
 
-    /// Takes any free index; `None` when all are in use.
+    /// Allocates any free index; `None` if all are in use.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn allocate<'a>(&'a self, tx: &mut M::Tx<'a>, deadline: Nanos) -> Result<Option<usize>, M::Conflict>;
 
-    /// Takes this very index; `false` when it is in use.
+    /// Allocates this index; `false` if it is in use.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn allocate_exact<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Result<bool, M::Conflict>;
 
-    /// The deadline of an index in use, whether or not it has passed; `None` when the index is free.
+    /// The deadline of an index in use, even if it has passed; `None` if the index is free.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn deadline<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<Option<Nanos>, M::Conflict>;
 
-    /// Whether the index is in use.
+    /// True if the index is in use.
     ///
     /// # Errors
     /// The memory's conflict.
@@ -175,22 +202,22 @@ pub trait Allocator<M: Memory>: Send + 'static {
         Ok(self.deadline(tx, index)?.is_some())
     }
 
-    /// Moves the deadline of an index in use. That of a free one stays as it is: it has none.
+    /// Sets the deadline of an index in use. A free index stays as it is.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn refresh<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Result<(), M::Conflict>;
 
-    /// Gives an index back. A free one stays free.
+    /// Frees an index. A free one stays free.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn free<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<(), M::Conflict>;
 
-    /// Frees and returns one index whose deadline is at or before `now`, if there is one. The work is bounded by a
-    /// constant, so an index may have to wait for a later call.
+    /// Frees and returns one index whose deadline is at or before `now`, if it finds one. The work is bounded by a constant, so an expired
+    /// index may have to wait for a later call.
     ///
     /// # Errors
     /// The memory's conflict.
@@ -198,17 +225,17 @@ pub trait Allocator<M: Memory>: Send + 'static {
     fn expire<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
 }
 
-/// An object of which each core keeps a portion: a change touches the core's own, a look merges all of them.
+/// An object of which each core keeps a portion: a change touches the core's own portion, a read merges all.
 pub trait Distributed<T: Portion, M: Memory>: Send + 'static {
-    /// Changes this core's portion. What it was before is not the whole, and not the same on every core: `change` may add to it
-    /// and take away, and not decide by it.
+    /// Changes this core's portion. A portion is not the whole and differs from core to core, so `change` may add to it and subtract, but
+    /// must not decide by it.
     ///
     /// # Errors
     /// The memory's conflict.
     #[track_caller]
     fn update<'a>(&'a self, tx: &mut M::Tx<'a>, change: impl FnOnce(&mut T)) -> Result<(), M::Conflict>;
 
-    /// All portions merged, at `now` or as long before it as the object's staleness allows.
+    /// All portions merged, as of `now` or up to the object's staleness before.
     ///
     /// # Errors
     /// The memory's conflict.

@@ -1,5 +1,5 @@
-//! Memory that one core owns: plain structures, no synchronisation, no conflicts. All of it is reserved at construction, and comes when it is
-//! first used.
+//! Memory that one core owns: plain structures without synchronisation or conflicts. All of it is reserved at the start; pages come at
+//! their first use.
 
 mod allocator;
 mod map;
@@ -16,22 +16,21 @@ use crate::{Distributed, Memory, Name, Portion, Value, Vector};
 pub use allocator::LocalAllocator;
 pub use map::LocalMap;
 
-/// The memory of a core's own copy. The default is keyed by 0, which anyone can guess: for tests.
+/// The memory of a core's own copy. The default has hash seed 0, which anyone can guess: for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local {
     seed: u64,
 }
 
 impl Local {
-    /// Memory whose maps' hashes are keyed by `seed`, which must be secret where an attacker chooses the keys. What the
-    /// structures answer doesn't depend on it.
+    /// Memory with a hash seed for its maps. The seed must be secret if an attacker can choose the keys. It doesn't change any result.
     #[must_use]
     pub const fn keyed(seed: u64) -> Self {
         Self { seed }
     }
 }
 
-/// The transaction that does nothing.
+/// A transaction that does nothing.
 #[derive(Debug, Default)]
 pub struct LocalTx<'a>(PhantomData<&'a ()>);
 

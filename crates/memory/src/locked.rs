@@ -1,7 +1,7 @@
-//! Memory that all cores share under one lock: a step takes it with its first look at shared state and keeps it until it ends.
+//! Memory that all cores share under one lock: a step takes the lock at its first access to shared state and holds it to its end.
 //!
-//! Nothing fails, nothing is undone, and no two steps ever go on at once: what [`Transactional`](crate::Transactional) is held
-//! against. Steps come in the order in which the lock's users get it, which the operating system decides.
+//! Steps never fail and never overlap. [`Transactional`](crate::Transactional) memory is compared with this. The order of the steps is the
+//! order in which the operating system grants the lock.
 
 use alloc::sync::Arc;
 use core::convert::Infallible;
@@ -14,44 +14,44 @@ use crate::{
     Portion, Value, Vector,
 };
 
-/// A memory of local structures that cores use in turn.
+/// A memory of local structures under one lock.
 #[derive(Clone, Debug, Default)]
 pub struct Locked {
-    turn: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
     local: Local,
 }
 
-/// A step under way: it has the lock from its first access on, until it is dropped.
+/// A running step. It holds the lock from its first access until it is dropped.
 #[derive(Debug)]
 pub struct LockedTx<'a> {
-    turn: &'a Mutex<()>,
+    lock: &'a Mutex<()>,
     held: Option<MutexGuard<'a, ()>>,
 }
 
-/// A structure of a locked memory. Who uses it has the memory's lock, so that its own, which says so to the compiler, is free.
+/// A structure of a locked memory. Its own mutex is never contended, since its user holds the memory's lock; it satisfies the compiler.
 pub struct Guarded<S>(Mutex<S>);
 
 impl Locked {
-    /// Memory whose maps' hashes are keyed by `seed`, as [`Local::keyed`] has it.
+    /// Memory with a hash seed for its maps, as in [`Local::keyed`].
     #[must_use]
     pub fn keyed(seed: u64) -> Self {
-        Self { turn: Arc::default(), local: Local::keyed(seed) }
+        Self { lock: Arc::default(), local: Local::keyed(seed) }
     }
 
-    /// Begins a step. Steps that begin on one thread must end before the next begins there.
+    /// Begins a step. On one thread a step must end before the next begins.
     #[must_use]
     pub fn begin(&self) -> LockedTx<'_> {
-        LockedTx { turn: &self.turn, held: None }
+        LockedTx { lock: &self.lock, held: None }
     }
 }
 
 impl LockedTx<'_> {
-    /// Takes the lock unless the step has it.
+    /// Takes the lock unless the step holds it.
     #[inline]
     fn enter(&mut self) {
         if self.held.is_none() {
-            // A step that panicked has left plain data behind: its run is over, whoever looks at it sees what there is.
-            self.held = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            // Ignores poisoning: a step that panicked leaves plain data, and its run is over.
+            self.held = Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 }
@@ -66,7 +66,7 @@ impl<S> Guarded<S> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The structure, for a step.
+    /// The structure, with the memory's lock held.
     #[inline]
     fn of(&self, tx: &mut LockedTx<'_>) -> MutexGuard<'_, S> {
         tx.enter();
@@ -94,13 +94,13 @@ impl Memory for Locked {
         Guarded::new(self.local.allocator(capacity))
     }
 
-    /// There is one portion, so nothing is ever stale.
+    /// There is one portion, so no read is stale.
     fn distributed<T: Portion>(&self, empty: T, staleness: Nanos) -> Self::Distributed<T> {
         Guarded::new(self.local.distributed(empty, staleness))
     }
 }
 
-/// The local structure's methods, under the lock.
+/// Forwards methods to the local structure, under the lock.
 macro_rules! under_the_lock {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         #[inline]

@@ -1,14 +1,15 @@
-//! Memory that all cores share, by transactions: each step sees one state of it, and what it writes is seen at once or never.
+//! Software transactional memory that all cores share. A step sees one consistent state, and its writes become visible together or not at
+//! all.
 //!
-//! Engines begin a transaction with a core's [`Session`], run a handler and commit; when that fails they run it again, and
-//! after a bounded number of times in a turn, in which nothing can fail. How it is done is told in `log.rs`.
+//! An engine begins a transaction on a core's [`CoreHandle`], runs the handler and commits. If that fails, it runs the step again. After
+//! [`ABORTS_MAX`] failures it runs the step as an irrevocable transaction, which can't fail. The algorithm is described in `log.rs`.
 
+mod access_list;
 mod allocator;
 mod cause;
 mod distributed;
 mod log;
 mod map;
-mod notes;
 mod object;
 mod sites;
 mod stm;
@@ -28,47 +29,47 @@ pub use distributed::TxDistributed;
 pub use log::{ABORTS_MAX, Log, Tx};
 pub use map::TxMap;
 pub use sites::Site;
-pub use stm::Session;
+pub use stm::CoreHandle;
 #[cfg(loom)]
 pub use sync::Fault;
 pub use vector::TxVector;
 
 use stm::Stm;
 
-/// A memory of objects that cores change by transactions.
+/// A transactional memory.
 #[derive(Clone)]
 pub struct Transactional {
     stm: Arc<Stm>,
     seed: u64,
 }
 
-/// A transaction can't go on: its engine undoes it and runs it again.
+/// The transaction can't go on. Its engine aborts it and runs it again.
 #[derive(Debug)]
 pub struct Conflict(());
 
-/// Where a committed transaction stands in the serial order that it is equivalent to: those that wrote by the version that
-/// they made, those that only read right behind the version that they saw.
+/// A committed transaction's position in the equivalent serial order. A transaction that wrote stands at the version that it made, a
+/// transaction that only read behind the version that it saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CommitPosition {
     version: u64,
     reads_only: bool,
 }
 
 impl Transactional {
-    /// A memory for `cores` cores. Its maps' hashes are keyed by `seed`, as [`Local::keyed`](crate::Local::keyed) has it.
+    /// A memory for `cores` cores, with a hash seed for its maps, as in [`Local::keyed`](crate::Local::keyed).
     ///
     /// # Panics
-    /// For no cores.
+    /// If there are no cores.
     #[must_use]
     pub fn new(cores: usize, seed: u64) -> Self {
         assert!(cores > 0, "a memory is for at least one core");
         Self { stm: Arc::new(Stm::new(cores)), seed }
     }
 
-    /// The places of all cores at it, to be taken once.
+    /// The handles of all cores. Call this once.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Session> {
-        Session::all(&self.stm)
+    pub fn core_handles(&self) -> Vec<CoreHandle> {
+        CoreHandle::all(&self.stm)
     }
 
     fn stm(&self) -> &Stm {
@@ -76,13 +77,13 @@ impl Transactional {
     }
 }
 
-impl Session {
-    /// From now on it is recorded where the source uses shared state, so that collisions can say so.
+impl CoreHandle {
+    /// Starts or stops recording which source lines use shared state, so that collisions can name them.
     pub fn record(&mut self, recording: bool) {
         self.buffers.recording = recording;
     }
 
-    /// Whether it is being recorded.
+    /// True while it records.
     #[must_use]
     pub const fn is_recording(&self) -> bool {
         self.buffers.recording

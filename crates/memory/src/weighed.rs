@@ -1,4 +1,5 @@
-//! A memory that holds nothing and tells how much others would: what a function is about to take can be refused before it is taken.
+//! A memory that allocates nothing and counts how many bytes other memories would allocate, so that a configuration can be refused before
+//! it is built.
 
 use core::convert::Infallible;
 use core::marker::PhantomData;
@@ -10,7 +11,7 @@ use crate::local::{LocalAllocator, LocalMap};
 use crate::transactional::{TxAllocator, TxDistributed, TxMap, TxVector};
 use crate::{Allocator, Distributed, Map, Memory, Name, Portion, Value, Vector};
 
-/// Counts the bytes of all structures that are asked of it. The structures themselves can't be used.
+/// Counts the bytes of the structures that it makes. These can't be used.
 #[derive(Debug)]
 pub struct Weighed {
     cores: usize,
@@ -18,12 +19,12 @@ pub struct Weighed {
     transactional: AtomicU64,
 }
 
-/// A structure that was weighed and isn't there.
+/// A structure that was counted and doesn't exist.
 #[derive(Debug)]
 pub struct Absent<T>(PhantomData<fn() -> T>);
 
 impl Weighed {
-    /// Nothing yet; a transactional memory is one of so many cores.
+    /// A count of zero. The transactional memory is one for so many cores.
     #[must_use]
     pub const fn new(cores: usize) -> Self {
         Self { cores, local: AtomicU64::new(0), transactional: AtomicU64::new(0) }
@@ -32,7 +33,7 @@ impl Weighed {
     /// Bytes in [`Local`](crate::Local) memory, each copy.
     #[must_use]
     pub fn local(&self) -> u64 {
-        // ORDERING: Relaxed, here and below. A sum, told by whoever has added to it.
+        // ORDERING: Relaxed, here and below. A sum that its own thread reads.
         self.local.load(Ordering::Relaxed)
     }
 

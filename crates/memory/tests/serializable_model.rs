@@ -1,5 +1,5 @@
-//! Transactions under a model checker (loom: a search over the schedules and the reads that the memory model allows), on the
-//! code that ships: what commits is what some serial order gives, and no step ever sees a mix, not even one that fails.
+//! Model-checks (loom) transactions, on the code that ships: committed transactions are serializable, and no step sees inconsistent state,
+//! not even one that aborts.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p millrace-memory --release --test serializable_model`
 #![cfg(loom)]
@@ -8,27 +8,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::sync::Arc;
 use loom::thread;
-use millrace_memory::transactional::{ABORTS_MAX, Fault, Session, Tx, TxVector};
+use millrace_memory::transactional::{ABORTS_MAX, CoreHandle, Fault, Tx, TxVector};
 use millrace_memory::{Memory, Transactional, Vector};
 
-/// How often a schedule may take the processor away from a thread that could go on.
+/// How many preemptions a schedule may have.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// A step over two cells.
 type Body = for<'a> fn(&'a TxVector<u64>, &mut Tx<'a>) -> Result<u64, millrace_memory::transactional::Conflict>;
 
-/// Steps of two cores, and what may come of both and of the cells.
+/// The steps of two cores, and the results that a serial order allows.
 struct Case {
     steps: [&'static [Step]; 2],
-    /// What the steps answer, the first core's and then the second's, and what the cells hold in the end.
+    /// The answers of the steps, the first core's before the second's, and the final contents of the cells.
     serial: &'static [(&'static [u64], [u64; 2])],
 }
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Until it commits.
+    /// Repeated until it commits.
     Committed(Body),
-    /// Given up in the end, having written.
+    /// Dropped after it has written.
     Dropped(Body),
 }
 
@@ -69,25 +69,25 @@ fn second_from_first<'a>(
     Ok(0)
 }
 
-/// One writes both cells while the other looks at both.
+/// One core writes both cells while the other reads both.
 const TORN: Case = Case {
     steps: [&[Step::Committed(raise_both)], &[Step::Committed(both)]],
     serial: &[(&[0, 0], [1, 1]), (&[0, 1], [1, 1])],
 };
 
-/// Each writes what it has not read, and reads what the other writes.
+/// Each core writes the cell that the other reads (write skew).
 const SKEW: Case = Case {
     steps: [&[Step::Committed(first_from_second)], &[Step::Committed(second_from_first)]],
     serial: &[(&[0, 0], [1, 2]), (&[0, 0], [2, 1])],
 };
 
-/// Both raise one cell: no rise may be lost, and with so little patience turns are taken.
+/// Both cores increment one cell: no increment is lost. With so few retries, irrevocable transactions are needed.
 const RAISES: Case = Case {
     steps: [&[Step::Committed(raise_first)], &[Step::Committed(raise_first)]],
     serial: &[(&[1, 2], [2, 0]), (&[2, 1], [2, 0])],
 };
 
-/// One writes and gives up while the other looks.
+/// One core writes and aborts while the other reads.
 const UNDONE: Case =
     Case { steps: [&[Step::Dropped(raise_both)], &[Step::Committed(both)]], serial: &[(&[0], [0, 0])] };
 
@@ -97,28 +97,28 @@ fn run(case: &'static Case) {
     model.check(move || {
         let memory = Transactional::new(2, 0);
         let cells = Arc::new(memory.vector(2, 0u64));
-        let cores = memory.sessions().into_iter().zip(case.steps).map(|(session, steps)| {
+        let cores = memory.core_handles().into_iter().zip(case.steps).map(|(handle, steps)| {
             let (memory, cells) = (memory.clone(), Arc::clone(&cells));
-            thread::spawn(move || core(session, &memory, &cells, steps))
+            thread::spawn(move || core(handle, &memory, &cells, steps))
         });
         let cores: Vec<_> = cores.collect();
         let answers: Vec<u64> = cores.into_iter().flat_map(|core| core.join().expect("no core panics")).collect();
-        let mut sessions = memory.sessions();
-        let mut log = sessions[0].log(&memory);
+        let mut handles = memory.core_handles();
+        let mut log = handles[0].log(&memory);
         let mut tx = log.begin();
         let end = [0, 1].map(|at| cells.read(&mut tx, at).expect("nobody is inside"));
         assert!(case.serial.contains(&(&answers, end)), "no serial order gives {answers:?} and {end:?}");
     });
 }
 
-fn core(mut session: Session, memory: &Transactional, cells: &TxVector<u64>, steps: &[Step]) -> Vec<u64> {
+fn core(mut handle: CoreHandle, memory: &Transactional, cells: &TxVector<u64>, steps: &[Step]) -> Vec<u64> {
     let mut answers = Vec::new();
     for step in steps {
         match step {
             Step::Committed(body) => {
                 for aborts in 0.. {
-                    assert!(aborts <= ABORTS_MAX, "a turn failed");
-                    let mut log = session.log(memory);
+                    assert!(aborts <= ABORTS_MAX, "an irrevocable transaction failed");
+                    let mut log = handle.log(memory);
                     let mut tx = log.attempt(aborts);
                     if let Ok(answer) = body(cells, &mut tx)
                         && tx.commit().is_ok()
@@ -129,7 +129,7 @@ fn core(mut session: Session, memory: &Transactional, cells: &TxVector<u64>, ste
                 }
             }
             Step::Dropped(body) => {
-                let mut log = session.log(memory);
+                let mut log = handle.log(memory);
                 let mut tx = log.begin();
                 let _answer = body(cells, &mut tx);
             }
@@ -166,7 +166,7 @@ fn the_check_notices_what_is_broken() {
         (Fault::Unextended, &TORN),
         (Fault::Unvalidated, &SKEW),
         (Fault::SameVersion, &UNDONE),
-        (Fault::UnlockedTurn, &RAISES),
+        (Fault::UnlockedIrrevocable, &RAISES),
     ];
     for (fault, case) in faults {
         Fault::inject(Some(fault));

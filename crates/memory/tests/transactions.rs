@@ -1,18 +1,18 @@
-//! A handler written once with `?`, run by four threads at a time in transactional memory, does what some serial order of its
-//! steps would have done. The memory says which order, and a replay in it must agree.
+//! Runs a handler with `?` on four threads in transactional memory. The memory reports the serial order, and a replay in that order must
+//! give the same results.
 #![cfg(not(loom))]
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_memory::transactional::{ABORTS_MAX, Place, Session};
+use millrace_memory::transactional::{ABORTS_MAX, CommitPosition, CoreHandle};
 use millrace_memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
 const HOSTS: u32 = 24;
 const PORTS: usize = 8;
 
-/// The shape of a translator: hosts share a pool of ports, each pair is known from both sides.
+/// State as in a NAT: hosts share a pool of ports, and each pair is known from both sides.
 struct Shared<M: Memory> {
     pool: M::Allocator,
     by_host: M::Map<Host4, u32>,
@@ -20,7 +20,7 @@ struct Shared<M: Memory> {
     total: M::Vector<u64>,
 }
 
-/// Who has a port, and how many packets came through it; 0 where nobody has it.
+/// The owner of a port and its packet count; 0 if it has no owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Owner {
     host: Host4,
@@ -47,7 +47,7 @@ enum Output {
     Owner(Owner),
 }
 
-/// The owner of a port that nobody has.
+/// The owner of a free port.
 fn nobody() -> Owner {
     Owner { host: host(0), packets: 0 }
 }
@@ -61,7 +61,7 @@ fn shared<M: Memory>(memory: &M) -> Shared<M> {
     }
 }
 
-/// What an author writes.
+/// The handler, as an author writes it.
 fn step<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, input: Input) -> Result<Output, M::Conflict> {
     match input {
         Input::Packet(host, now) => {
@@ -106,7 +106,7 @@ fn release<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, port: usize) -> 
     Ok(())
 }
 
-/// The `count` inputs of one thread, drawn from its seed.
+/// The inputs of one thread, drawn from its seed.
 fn inputs(seed: u64, count: u64) -> impl Iterator<Item = Input> {
     (0..count).map(move |n| {
         let draw = host(n as u32).hash(seed);
@@ -126,18 +126,18 @@ fn host(number: u32) -> Host4 {
     }
 }
 
-/// Runs one input until it commits; how often it failed.
+/// Runs one input until it commits; returns how often it aborted.
 fn run(
-    session: &mut Session,
+    handle: &mut CoreHandle,
     memory: &Transactional,
     shared: &Shared<Transactional>,
     input: Input,
-) -> (Place, Output, u32) {
+) -> (CommitPosition, Output, u32) {
     for aborts in 0.. {
-        let mut log = session.log(memory);
+        let mut log = handle.log(memory);
         let mut tx = log.attempt(aborts);
         let output = step(shared, &mut tx, input);
-        // Others get in between here, however few cores there are.
+        // Lets other threads run in between, even on few cores.
         std::thread::yield_now();
         if let Ok(output) = output
             && let Ok(place) = tx.commit()
@@ -145,7 +145,7 @@ fn run(
             return (place, output, aborts);
         }
     }
-    unreachable!("a turn can't fail")
+    unreachable!("an irrevocable transaction can't fail")
 }
 
 #[test]
@@ -156,30 +156,30 @@ fn four_threads_do_what_one_would_have_done_in_the_order_of_commits() {
         let start = Barrier::new(4);
         let mut log = std::thread::scope(|scope| {
             let (memory, together, start) = (&memory, &together, &start);
-            let core = |mut session: Session| {
+            let core = |mut handle: CoreHandle| {
                 scope.spawn(move || {
-                    session.record(recording);
+                    handle.record(recording);
                     start.wait();
                     let mut log = Vec::new();
-                    for (nth, input) in inputs(session.core() as u64, 1500).enumerate() {
-                        let (place, output, aborts) = run(&mut session, memory, together, input);
-                        log.push(((place, session.core(), nth), input, output, aborts));
+                    for (nth, input) in inputs(handle.core() as u64, 1500).enumerate() {
+                        let (place, output, aborts) = run(&mut handle, memory, together, input);
+                        log.push(((place, handle.core(), nth), input, output, aborts));
                     }
                     log
                 })
             };
-            let cores: Vec<_> = memory.sessions().into_iter().map(core).collect();
+            let cores: Vec<_> = memory.core_handles().into_iter().map(core).collect();
             cores.into_iter().flat_map(|core| core.join().unwrap()).collect::<Vec<_>>()
         });
         log.sort_by_key(|&(order, ..)| order);
         assert!(log.iter().any(|&(.., aborts)| aborts > 0), "they met");
-        assert!(log.iter().all(|&(.., aborts)| aborts <= ABORTS_MAX), "a turn can't fail");
+        assert!(log.iter().all(|&(.., aborts)| aborts <= ABORTS_MAX), "an irrevocable transaction can't fail");
 
         let fresh = Transactional::new(4, 5);
         let alone = shared(&fresh);
-        let mut sessions = fresh.sessions();
+        let mut handles = fresh.core_handles();
         for (order, input, output, _) in log {
-            let (_, again, aborts) = run(&mut sessions[order.1], &fresh, &alone, input);
+            let (_, again, aborts) = run(&mut handles[order.1], &fresh, &alone, input);
             assert_eq!((again, aborts), (output, 0), "{input:?} at {order:?}");
         }
     }
@@ -191,12 +191,12 @@ fn cores_that_touch_different_objects_never_fail() {
     let counters = memory.vector(64, 0u64);
     let aborts: u32 = std::thread::scope(|scope| {
         let (memory, counters) = (&memory, &counters);
-        let core = |mut session: Session| {
+        let core = |mut handle: CoreHandle| {
             scope.spawn(move || {
                 let mut aborts = 0;
                 for n in 0..20_000 {
-                    let index = session.core() * 16 + n % 16;
-                    let mut log = session.log(memory);
+                    let index = handle.core() * 16 + n % 16;
+                    let mut log = handle.log(memory);
                     let mut tx = log.begin();
                     let counted =
                         counters.read(&mut tx, index).and_then(|count| counters.write(&mut tx, index, count + 1));
@@ -205,7 +205,7 @@ fn cores_that_touch_different_objects_never_fail() {
                 aborts
             })
         };
-        let cores: Vec<_> = memory.sessions().into_iter().map(core).collect();
+        let cores: Vec<_> = memory.core_handles().into_iter().map(core).collect();
         cores.into_iter().map(|core| core.join().unwrap()).sum()
     });
     assert_eq!(aborts, 0);
@@ -217,14 +217,14 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
     let cells = memory.vector(32, 0u64);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let mut sessions = memory.sessions().into_iter();
-        let mut reader = sessions.next().unwrap();
+        let mut handles = memory.core_handles().into_iter();
+        let mut reader = handles.next().unwrap();
         let mut writers = Vec::new();
-        for mut session in sessions {
+        for mut handle in handles {
             let (memory, cells, stop) = (&memory, &cells, &stop);
             writers.push(scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    let mut log = session.log(memory);
+                    let mut log = handle.log(memory);
                     let mut tx = log.begin();
                     let both = cells.read(&mut tx, 0).and_then(|n| {
                         cells.write(&mut tx, 0, n + 1)?;
@@ -236,12 +236,12 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                 }
             }));
         }
-        // Whatever happens here, they end.
+        // Ends the other threads even on a panic.
         let guard = Stop(&stop);
-        let mut turns = 0;
-        // How often it takes hangs on when the others are let run.
+        let mut irrevocable = 0;
+        // How many rounds this needs depends on the scheduler.
         for _ in 0..1000 {
-            if turns == 3 {
+            if irrevocable == 3 {
                 break;
             }
             for aborts in 0.. {
@@ -249,7 +249,7 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                 let mut log = reader.log(&memory);
                 let mut tx = log.attempt(aborts);
                 let seen = (0..32).map(|at| {
-                    // A schedule that is as bad as can be: the others run in the middle.
+                    // A worst-case schedule: the others run in the middle.
                     if at == 16 {
                         std::thread::yield_now();
                     }
@@ -260,19 +260,19 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                     && tx.commit().is_ok()
                 {
                     assert_eq!(seen[0], seen[31], "both or none");
-                    turns += u32::from(aborts == ABORTS_MAX);
+                    irrevocable += u32::from(aborts == ABORTS_MAX);
                     break;
                 }
             }
         }
-        assert!(turns > 0, "the schedule was bad enough that turns were needed");
+        assert!(irrevocable > 0, "the schedule was bad enough to need irrevocable transactions");
         drop(guard);
-        // The sanitizer sees a join, and not that a scope waits.
+        // The sanitizer recognises a join, but not the end of a scope.
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
 }
 
-/// Tells others to stop once it is gone.
+/// Stops the other threads when it is dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -282,24 +282,24 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
+fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_the_lock() {
     let memory = Locked::keyed(5);
     let together = shared(&memory);
-    let (start, turns) = (Barrier::new(4), AtomicU64::new(0));
+    let (start, order) = (Barrier::new(4), AtomicU64::new(0));
     let mut log = std::thread::scope(|scope| {
-        let (memory, together, start, turns) = (&memory, &together, &start, &turns);
+        let (memory, together, start, order) = (&memory, &together, &start, &order);
         let core = |core: u64| {
             scope.spawn(move || {
                 start.wait();
                 let taken = inputs(core, 1500).map(|input| {
                     let mut tx = memory.begin();
                     let Ok(output) = step(together, &mut tx, input);
-                    // Others would get in here.
+                    // Lets other threads try to enter.
                     std::thread::yield_now();
                     // ORDERING: Relaxed. The lock is still held, so numbers are drawn in the order of steps.
-                    let turn = turns.fetch_add(1, Ordering::Relaxed);
+                    let nth = order.fetch_add(1, Ordering::Relaxed);
                     drop(tx);
-                    (turn, core, input, output)
+                    (nth, core, input, output)
                 });
                 taken.collect::<Vec<_>>()
             })
@@ -307,11 +307,11 @@ fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
         let cores: Vec<_> = (0..4).map(core).collect();
         cores.into_iter().flat_map(|core| core.join().unwrap()).collect::<Vec<_>>()
     });
-    log.sort_by_key(|&(turn, ..)| turn);
-    assert!(log.windows(2).any(|pair| pair[0].1 != pair[1].1), "they took turns");
+    log.sort_by_key(|&(nth, ..)| nth);
+    assert!(log.windows(2).any(|pair| pair[0].1 != pair[1].1), "the cores alternated");
     let alone = shared(&Local::keyed(5));
-    for (turn, _, input, output) in log {
-        assert_eq!(step::<Local>(&alone, &mut LocalTx::default(), input), Ok(output), "{input:?} at {turn}");
+    for (nth, _, input, output) in log {
+        assert_eq!(step::<Local>(&alone, &mut LocalTx::default(), input), Ok(output), "{input:?} at {nth}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was claimed, what was found, and what came out other than in the paper. Every sentence here follows from the figures.
+//! The page's claims, results and differences from the paper. Every sentence follows from the figures.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use super::page::{gain, list, middle, mpps, number, record_bytes};
 use super::paper::{GAIN, GAIN_WITH_DISPATCH, HYBRID, PROGRAMS, RECOVERY_COST, SEQUENCED};
 use super::table::markdown;
 
-/// How far rates may be apart that are taken for the same.
+/// The relative difference up to which two rates count as equal.
 const SAME: f64 = 0.10;
 
 /// The claims with their targets.
@@ -89,7 +89,7 @@ pub(super) fn summary(results: &Results) -> Result<String> {
     Ok(head.to_owned() + &markdown(&["claim", "target", "found", "", "fastest rounds", "figures are"], &rows))
 }
 
-/// What share of the rate recovery takes where nothing is lost; `None` where that couldn't be measured.
+/// The share of the rate that recovery costs without loss; `None` if it wasn't measured.
 fn recovery_cost(results: &Results, kind: &str, function: &str) -> Result<Option<f64>> {
     let Ok(run) = results.run(&format!("{kind}/{function}")) else { return Ok(None) };
     for row in list(run, "link")? {
@@ -100,7 +100,7 @@ fn recovery_cost(results: &Results, kind: &str, function: &str) -> Result<Option
     Ok(None)
 }
 
-/// What came out other than in the paper, and why as far as the figures show it.
+/// Results that differ from the paper, and the reasons that the figures show.
 pub(super) fn differences(results: &Results) -> Result<String> {
     let mut points = Vec::new();
     points.extend(one_connection(results)?);
@@ -114,7 +114,7 @@ pub(super) fn differences(results: &Results) -> Result<String> {
     Ok(format!("## Differences from the paper\n\n{points}"))
 }
 
-/// Figure 1: shared falls, RSS stays, replication rises.
+/// Figure 1: `shared` falls, RSS stays flat, replication rises.
 fn one_connection(results: &Results) -> Result<Vec<String>> {
     let run = results.run("figure-1")?;
     let mut points = Vec::new();
@@ -144,7 +144,7 @@ fn one_connection(results: &Results) -> Result<Vec<String>> {
     Ok(points)
 }
 
-/// Figures 6 and 7: who is ahead on most cores.
+/// Figures 6 and 7: which engine is fastest on the most cores.
 fn on_traces(results: &Results) -> Vec<String> {
     const ENGINES: [&str; 5] = ["shared", "rss", "rss++", "scr", "hybrid"];
     let mut points = Vec::new();
@@ -172,7 +172,7 @@ fn on_traces(results: &Results) -> Vec<String> {
     points
 }
 
-/// Where the two together are behind one of them by more than figures of the same thing differ.
+/// The runs in which `hybrid` is slower than the better of `rss++` and `scr` by more than measurements differ.
 fn hybrid(results: &Results) -> Vec<String> {
     let behind = results.three().filter_map(|(trace, function, run)| {
         let times = middle(&results.of_the_better(trace, function, run, 2, "median"));

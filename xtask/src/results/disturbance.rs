@@ -1,18 +1,19 @@
-//! What a page says of rounds that others on the machine disturbed.
+//! The page's sentences about rounds that other programs disturbed.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Rounds of one kind of figure, or of several.
+/// Counts of rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rounds {
     run: u64,
     disturbed: u64,
 }
 
-/// How many rounds of these runs were disturbed and left out, and which figures are of disturbed ones, for want of others: a line of a list.
-pub(super) fn told(runs: &BTreeMap<String, Value>) -> String {
+/// A list item: how many rounds of these runs were disturbed and left out, and which figures come from disturbed rounds, as there were no
+/// others.
+pub(super) fn summary(runs: &BTreeMap<String, Value>) -> String {
     let mut all = Rounds::default();
     let mut without: Vec<String> = Vec::new();
     for (name, run) in runs {
@@ -46,7 +47,7 @@ pub(super) fn told(runs: &BTreeMap<String, Value>) -> String {
     line
 }
 
-/// Every figure's rounds of which only undisturbed ones were to count.
+/// Collects the rounds of all figures in which only undisturbed rounds count.
 fn find(value: &Value, found: &mut Vec<Rounds>) {
     match value {
         Value::Object(fields) => {
@@ -80,18 +81,18 @@ mod tests {
             // Here all count.
             ("third".to_owned(), json!({ "rows": [row(5, 5, false)] })),
         ]);
-        let line = told(&runs);
+        let line = summary(&runs);
         assert!(line.contains("11 of 21 rounds were disturbed"), "{line}");
         assert!(line.contains("were found: first (1 of 2 figures)."), "{line}");
         let mut quiet = runs;
         quiet.remove("first");
-        let line = told(&quiet);
+        let line = summary(&quiet);
         assert!(line.contains("0 of 5 rounds were disturbed") && !line.contains("were found"), "{line}");
     }
 
     #[test]
     fn nothing_is_said_where_nobody_looked() {
         let runs = BTreeMap::from([("functions".to_owned(), json!([{ "name": "nat" }]))]);
-        assert_eq!(told(&runs), "");
+        assert_eq!(summary(&runs), "");
     }
 }

@@ -1,17 +1,17 @@
-//! The page: a section for each figure, each with how it was made and what in it was measured.
+//! The page: a section for each figure, with its command and whether it was measured or modelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::kept::{Session, utc};
 use super::paper::PROGRAMS;
 use super::plot::{Line, Plot, Point};
+use super::run_cache::{Campaign, utc};
 use super::table::markdown;
 use super::{FAR_LINE, PROCESSES, Results, claims, disturbance};
 
-/// Figures of a machine that isn't at hand.
+/// Figures of another machine.
 const SIXTEEN_CORES: &str = include_str!("sixteen.md");
 
 /// The page and its pictures, by file name.
@@ -47,7 +47,7 @@ impl Results {
         self.of("traces/")
     }
 
-    /// The runs whose names begin so and go on with trace and function.
+    /// The runs with this prefix, whose names continue with trace and function.
     fn of<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str, &'a Value)> {
         self.runs.iter().filter_map(move |(name, run)| {
             let (trace, function) = name.strip_prefix(prefix)?.split_once('/')?;
@@ -55,14 +55,14 @@ impl Results {
         })
     }
 
-    /// Every run that has `rss++`, `scr` and `hybrid` side by side: traffic, function, run.
+    /// All runs with `rss++`, `scr` and `hybrid` side by side: traffic, function, run.
     pub(super) fn three(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let one = self.runs.get("figure-1").map(|run| ("single-flow", "conntrack", run));
         one.into_iter().chain(self.of("hybrid/")).chain(self.traces())
     }
 
-    /// How many times the better of `rss++` and `scr` hybrid carries on so many cores, in each process that was run for it, ascending.
-    /// Of the `median` rounds or of the fastest, `max`.
+    /// The rate of `hybrid` relative to the better of `rss++` and `scr` on so many cores, for each process, ascending: of the `median`
+    /// rounds or of the fastest, `max`.
     pub(super) fn of_the_better(&self, trace: &str, function: &str, run: &Value, cores: u64, of: &str) -> Vec<f64> {
         let again = (2..=PROCESSES).filter_map(|process| self.runs.get(&format!("again-{process}/{trace}/{function}")));
         let mut times: Vec<f64> =
@@ -72,7 +72,7 @@ impl Results {
     }
 }
 
-/// The one in the middle of what is in order.
+/// The median of sorted values.
 pub(super) fn middle(ascending: &[f64]) -> Option<f64> {
     ascending.get(ascending.len() / 2).copied()
 }
@@ -82,7 +82,7 @@ fn of_the_better(run: &Value, cores: u64, of: &str) -> Option<f64> {
     Some(hybrid?.0 / sharded?.0.max(replicated?.0))
 }
 
-/// Loss-free rates, as the paper has them.
+/// Loss-free rates, as the paper defines them.
 fn loss_free(results: &Results) -> Result<String> {
     const ENGINES: [&str; 5] = ["shared", "rss", "rss++", "scr", "hybrid"];
     let mut out = "## Loss-free rates\n\nThe highest offered rate at which less than 4 % of the packets are lost, as in the paper's figures \
@@ -114,7 +114,7 @@ fn loss_free(results: &Results) -> Result<String> {
     Ok(out + &markdown(&columns, &rows))
 }
 
-/// Our own strategy beside those that it is made of.
+/// `hybrid` compared with the engines that it combines.
 fn hybrid(results: &Results) -> Result<String> {
     let mut out = "## Hybrid against the better of rss++ and scr\n\nElephants are replicated, all other packet sets are sharded. Mpps, medians.".to_owned();
     if results.runs.keys().any(|name| name.starts_with("again-")) {
@@ -149,19 +149,19 @@ fn hybrid(results: &Results) -> Result<String> {
     Ok(out + &markdown(&columns, &rows))
 }
 
-/// A number of a run, by where it lies.
+/// A number in a run's output, by JSON pointer.
 pub(super) fn number(value: &Value, path: &str) -> Result<f64> {
     value.pointer(path).and_then(Value::as_f64).with_context(|| format!("there is no number at {path}"))
 }
 
-/// Rows of a run.
+/// A list in a run's output.
 pub(super) fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value]> {
     let rows = value[name].as_array().with_context(|| format!("there are no {name}"))?;
     ensure!(!rows.is_empty(), "{name} has no rows");
     Ok(rows)
 }
 
-/// The median rate of an engine on some cores, and whether it was modelled; `None` where there is no such row.
+/// The median rate of an engine on so many cores, and whether it was modelled; `None` if there is no such row.
 pub(super) fn mpps(run: &Value, engine: &str, cores: u64) -> Option<(f64, bool)> {
     rate(run, engine, cores, "median")
 }
@@ -171,14 +171,14 @@ fn rate(run: &Value, engine: &str, cores: u64, of: &str) -> Option<(f64, bool)> 
     Some((row["mpps"][of].as_f64()?, row["basis"] == "modelled"))
 }
 
-/// How many times one core's rate an engine has on two, where both were measured; of the `median` rounds or of the fastest, `max`.
+/// An engine's speed-up on two cores, if both rates were measured: of the `median` rounds or of the fastest, `max`.
 pub(super) fn gain(run: &Value, engine: &str, of: &str) -> Option<f64> {
     let one = rate(run, "sequential", 1, of).or_else(|| rate(run, engine, 1, of))?;
     let two = rate(run, engine, 2, of).filter(|(_, modelled)| !modelled)?;
     Some(two.0 / one.0)
 }
 
-/// The line that makes the run again.
+/// The command that repeats the run.
 fn made_by(run: &Value) -> String {
     format!("Made by `{}`.\n\n", run["command"].as_str().unwrap_or("millrace"))
 }
@@ -188,7 +188,7 @@ fn picture(files: &mut Vec<(String, String)>, name: &str, plot: &Plot<'_>) -> St
     format!("![{}]({name})\n\n", plot.title)
 }
 
-/// The load average up to which a machine does nothing else.
+/// The load average up to which a machine counts as idle.
 const QUIET: f64 = 0.5;
 
 fn head(results: &Results) -> Result<String> {
@@ -199,9 +199,9 @@ fn head(results: &Results) -> Result<String> {
     } else {
         ""
     };
-    let sessions = &results.machine.sessions;
+    let campaigns = &results.machine.campaigns;
     let load = |load: &str| load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
-    let busiest = sessions.values().map(|(session, _)| load(&session.load)).fold(0.0_f64, f64::max);
+    let busiest = campaigns.values().map(|(campaign, _)| load(&campaign.load)).fold(0.0_f64, f64::max);
     let busy = if busiest > QUIET {
         "* **The machine was not quiet**: other programs ran on the same processors. That lowers rates of several cores \
          most.\n"
@@ -226,21 +226,21 @@ fn head(results: &Results) -> Result<String> {
          * Mpps are medians of interleaved rounds. In pictures, filled points are measured; hollow points and broken \
          lines are modelled.\n\n",
         results.machine.cores,
-        times(sessions),
-        disturbed = disturbance::told(&results.runs)
+        times(campaigns),
+        disturbed = disturbance::summary(&results.runs)
     ))
 }
 
-/// When the runs were made: of those of several sessions, which.
-fn times(sessions: &BTreeMap<u64, (Session, Vec<String>)>) -> String {
-    let when = |session: &Session| format!("{}, load averages then {}", utc(session.start_s), session.load);
-    if let (1, Some((session, _))) = (sessions.len(), sessions.values().next()) {
-        return format!("* The runs began {}.\n", when(session));
+/// When the runs were made; with several campaigns, which runs belong to which.
+fn times(campaigns: &BTreeMap<u64, (Campaign, Vec<String>)>) -> String {
+    let when = |campaign: &Campaign| format!("{}, load averages then {}", utc(campaign.start_s), campaign.load);
+    if let (1, Some((campaign, _))) = (campaigns.len(), campaigns.values().next()) {
+        return format!("* The runs began {}.\n", when(campaign));
     }
     let mut out =
-        format!("* **The runs are of {} times**, since they were interrupted and continued:\n", sessions.len());
-    for (session, runs) in sessions.values() {
-        out += &format!("  * begun {}: {}.\n", when(session), runs.join(", "));
+        format!("* **The runs are of {} times**, since they were interrupted and continued:\n", campaigns.len());
+    for (campaign, runs) in campaigns.values() {
+        out += &format!("  * begun {}: {}.\n", when(campaign), runs.join(", "));
     }
     out
 }
@@ -339,7 +339,7 @@ fn figure_9(results: &Results, files: &mut Vec<(String, String)>) -> Result<Stri
         + &picture(files, "figure-9.svg", &plot))
 }
 
-/// Bytes that a packet takes on a link besides its frame: preamble, check sequence, gap.
+/// Bytes of a packet on a link besides its frame: preamble, check sequence, gap.
 const LINK_BYTES: f64 = 24.0;
 /// The carrier's outer header and trailer, and a record's time.
 const ETHERNET_BYTES: u64 = 14;
@@ -348,7 +348,7 @@ const TIME_BYTES: u64 = 8;
 const LINK_BITS_PER_S: f64 = 100e9;
 const FRAMES: [u64; 2] = [60, 252];
 
-/// What a packet grows by, by decision 0008.
+/// The bytes that a packet grows by, from decision 0008.
 fn growth(record_bytes: u64, cores: u64) -> u64 {
     if cores == 1 { 0 } else { ETHERNET_BYTES + (cores - 1) * (TIME_BYTES + record_bytes) + TRAILER_BYTES }
 }
@@ -358,7 +358,7 @@ fn full(frame: u64, growth: u64) -> f64 {
     LINK_BITS_PER_S / 8.0 / (frame as f64 + growth as f64 + LINK_BYTES) / 1e6
 }
 
-/// Bytes of a function's record.
+/// The size of a function's record in bytes.
 pub(super) fn record_bytes(results: &Results, function: &str) -> Result<u64> {
     let functions = results.run("functions")?.as_array().context("the functions are a list")?;
     let facts = functions.iter().find(|facts| facts["name"] == function);
@@ -461,7 +461,7 @@ fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
     Ok(out)
 }
 
-/// What stands in front of the replicas where no card does.
+/// The sequencer in software, which replicas need if no card sequences.
 fn software_sequencer(results: &Results) -> Result<String> {
     let mut out = "## The sequencer in software\n\nThe sequencer alone on one core, without sending: it numbers packets, computes their records and \
                    chooses cores. With a shared log packets stay in place. With piggyback each packet is copied behind \

@@ -1,17 +1,17 @@
-//! What the paper has ("State-Compute Replication", NSDI '25), to stand beside what was found.
+//! Figures of the paper ("State-Compute Replication", NSDI '25) and our targets.
 
-/// One of its five programs.
+/// One of the paper's five programs.
 pub(super) struct Program {
-    /// What it is called here.
+    /// Its name here.
     pub(super) name: &'static str,
     /// Bytes of a history record, table 1.
     pub(super) record_bytes: u64,
-    /// Nanoseconds, table 4: all of a packet, dispatch, the program's own step, the step for one record of the history.
+    /// Nanoseconds, table 4: a whole packet, dispatch, the program's own step, and the step for one record of the history.
     pub(super) t: f64,
     pub(super) d: f64,
     pub(super) c1: f64,
     pub(super) c2: f64,
-    /// What a record may cost here at most, in nanoseconds, from cache, where that was settled.
+    /// Our limit for a record's cost in nanoseconds, from cache, if there is one.
     pub(super) c2_target: Option<f64>,
 }
 
@@ -28,12 +28,12 @@ pub(super) const PROGRAMS: [Program; 5] = [
     program("conntrack", 30, [152.0, 80.0, 73.0, 35.0], Some(15.0)),
 ];
 
-/// How much more two cores have to carry than one: on the memory port as it is, and with the paper's dispatch added.
+/// The speed-up that two cores must have over one: on the memory port as it is, and with the paper's dispatch added.
 pub(super) const GAIN: f64 = 1.5;
 pub(super) const GAIN_WITH_DISPATCH: f64 = 1.8;
-/// How many times the better of sharding and replication the two together have to carry: a twentieth less is a tie.
+/// The least rate of `hybrid`, relative to the better of sharding and replication: 5 % less is a tie.
 pub(super) const HYBRID: f64 = 0.95;
-/// What loss recovery may cost where nothing is lost.
+/// The most that loss recovery may cost without loss.
 pub(super) const RECOVERY_COST: f64 = 0.10;
-/// Millions of packets a second that a sequencer in software has to keep up with, with a shared log.
+/// The rate in Mpps that a software sequencer with a shared log must reach.
 pub(super) const SEQUENCED: f64 = 40.0;

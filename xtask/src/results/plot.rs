@@ -1,4 +1,4 @@
-//! Lines over a number of cores or a share, as SVG that stands by itself beside a page.
+//! Line plots over a number of cores or a share, as standalone SVG.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
-/// A point: where, and whether it was modelled.
+/// A point, and whether it was modelled.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
     pub(super) x: f64,
@@ -16,7 +16,7 @@ pub(super) struct Point {
     pub(super) modelled: bool,
 }
 
-/// A picture: points that were measured are filled, modelled ones hollow.
+/// A plot. Measured points are filled, modelled ones hollow.
 pub(super) struct Plot<'a> {
     pub(super) title: String,
     pub(super) x_label: &'a str,
@@ -24,7 +24,7 @@ pub(super) struct Plot<'a> {
     pub(super) lines: Vec<Line>,
 }
 
-/// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), which show on light and on dark.
+/// Colours that people with any colour vision can tell apart (Okabe, Ito, 2008), on light and dark backgrounds.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8a8a8a"];
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 340.0;
@@ -32,9 +32,9 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 112.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 50.0;
-/// The least distance of names at the ends of lines.
+/// The least distance between labels at the ends of lines.
 const NAME_HEIGHT: f64 = 14.0;
-/// From the end of a line to its name.
+/// The distance from the end of a line to its label.
 const NAME_GAP: f64 = 18.0;
 
 impl Plot<'_> {
@@ -89,7 +89,7 @@ impl Plot<'_> {
                 );
             }
             for point in &line.points {
-                // Hollow on any ground: nothing inside.
+                // Hollow on any background: no fill.
                 let fill = if point.modelled { "none" } else { colour };
                 let _ = writeln!(
                     out,
@@ -104,7 +104,7 @@ impl Plot<'_> {
         let ends: Vec<f64> = names.iter().map(|(end, ..)| *end).collect();
         for ((end, name, colour), at) in names.into_iter().zip(apart(&ends)) {
             if (at - end).abs() > NAME_HEIGHT / 2.0 {
-                // A name that had to give way is tied to its line.
+                // A label that was moved is connected to its line.
                 let (from, to) = (WIDTH - RIGHT + 4.0, WIDTH - RIGHT + NAME_GAP - 2.0);
                 let _ = writeln!(
                     out,
@@ -123,8 +123,8 @@ impl Plot<'_> {
     }
 }
 
-/// Where names stand whose lines end at these heights, the uppermost first: as near as they can without touching each other, and
-/// beside the lines, not beside what is written below.
+/// The heights of labels for lines that end at these heights, uppermost first: as near as possible without overlap, and beside the lines,
+/// not beside the axis text below.
 fn apart(ends: &[f64]) -> Vec<f64> {
     let mut places: Vec<f64> = ends.to_vec();
     let mut least = TOP;
@@ -140,7 +140,7 @@ fn apart(ends: &[f64]) -> Vec<f64> {
     places
 }
 
-/// The distance of marks on an axis from zero, and its end.
+/// The distance between the marks of an axis that begins at 0, and its end.
 fn ticks(most: f64) -> (f64, f64) {
     let rough = most.max(1e-9) / 5.0;
     let decade = 10_f64.powf(rough.log10().floor());

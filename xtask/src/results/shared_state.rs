@@ -1,5 +1,5 @@
-//! `cargo xtask results shared-state`: what transactions on shared state cost, how they scale on two cores, and the case studies of
-//! NFork: the page is made of what the program and the benchmark print and of nothing else.
+//! `cargo xtask results shared-state`: the cost of transactions on shared state, their scaling on two cores, and the case studies of NFork.
+//! The page uses the output of the program and the benchmark and nothing else.
 
 use std::fmt;
 use std::fs;
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::disturbance;
-use super::kept::utc;
 use super::page::{list, number};
+use super::run_cache::utc;
 use super::table::markdown;
 use super::{Options, Run, gather};
 use crate::check::root;
 
-/// A function on one core and on two: its name, what it is configured with, for short, and its traffic and configuration: the
-/// recipe's setting where there is one.
+/// The functions, each with a short label for its setting and its traffic and configuration; the setting is a cause's remedy where there is
+/// one.
 const FUNCTIONS: [(&str, &str, &str); 14] = [
     ("firewall", "", ""),
     ("policer", "", ""),
@@ -34,7 +34,7 @@ const FUNCTIONS: [(&str, &str, &str); 14] = [
     ("ipsec", "64 tunnels", "--config docs/results/tunnels.toml"),
 ];
 
-/// Sixteen clients have one server, which is made the services: all traffic is balanced.
+/// Sixteen clients use one server, which is configured as the service, so all traffic is balanced.
 const SERVICES: &str = "--hosts 16 --set services=[\
     {address=\"198.18.0.0:443\",protocol=\"tcp\",backends=[\"10.9.0.1:443\",\"10.9.0.2:443\"]},\
     {address=\"198.18.0.0:80\",protocol=\"tcp\",backends=[\"10.9.0.1:80\",\"10.9.0.2:80\"]},\
@@ -42,7 +42,7 @@ const SERVICES: &str = "--hosts 16 --set services=[\
     {address=\"198.18.0.0:443\",protocol=\"udp\",backends=[\"10.9.0.1:443\"]},\
     {address=\"198.18.0.0:53\",protocol=\"udp\",backends=[\"10.9.0.3:53\"]}]";
 
-/// What a function may lose on one core by transactions, in percent: the aim, if there is one.
+/// The most that a function may lose on one core by transactions, in percent, if there is an aim.
 fn aim(function: &str) -> Option<u32> {
     match function {
         "firewall" | "policer" => Some(10),
@@ -93,7 +93,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Runs what isn't kept, and writes the page.
+/// Runs what isn't cached, and writes the page.
 pub(crate) fn make(options: &Options) -> Result<()> {
     let gathered = gather(options, "shared-state", &plan(options.is_quick()))?;
     let run = |name: &str| gathered.runs.get(name).with_context(|| format!("the run {name} is missing"));
@@ -105,11 +105,11 @@ pub(crate) fn make(options: &Options) -> Result<()> {
              behind it. All figures are measured, on no more threads than the machine has processors. Mpps are medians \
              of interleaved rounds, from memory. Figures in parentheses are of the fastest rounds: other programs on \
              the machine slow rounds down, by a third and for seconds at a time, and never speed them up.\n\n";
-    for (session, names) in gathered.sessions.values() {
+    for (campaign, names) in gathered.campaigns.values() {
         page +=
-            &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(session.start_s), session.load);
+            &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(campaign.start_s), campaign.load);
     }
-    page += &disturbance::told(&gathered.runs);
+    page += &disturbance::summary(&gathered.runs);
     page += "\n## What transactions cost on one core, and what two yield\n\n";
     let mut rows = Vec::new();
     for (function, setting, _) in FUNCTIONS {
@@ -189,7 +189,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
 fn plan(quick: bool) -> Vec<Run> {
     let (flows, packets, round, rounds) = if quick { ("1k", "20k", "40k", 2) } else { ("10k", "200k", "600k", 15) };
     let small = format!("--packets {packets} --round-packets {round}");
-    // Short rounds, for which others on the machine leave more of the cores alone.
+    // Short rounds, since more of them are undisturbed.
     let turns = if quick { "--round-packets 40k --rounds 2" } else { "--round-packets 200k --rounds 9 --undisturbed" };
     let words = |line: String| line.split_whitespace().map(str::to_owned).collect();
     let mut runs = Vec::new();
@@ -204,7 +204,7 @@ fn plan(quick: bool) -> Vec<Run> {
         runs.push(Run { name: format!("recording/{function}"), arguments: words(line) });
     }
     for (name, profiled, recipe) in CASES {
-        // Where flows come and go there is one for each packet.
+        // With churn there is one flow for each packet.
         let flows = if profiled.contains("--churn") { packets } else { flows };
         let line =
             format!("profile {profiled} --flows {flows} {small} --rounds {rounds} --cores 2 --set {recipe} --json");
@@ -213,7 +213,7 @@ fn plan(quick: bool) -> Vec<Run> {
     runs
 }
 
-/// What the benchmark prints.
+/// The benchmark's output.
 fn contention() -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["bench", "--quiet", "--package", "millrace-memory", "--bench", "contention"];

@@ -1,6 +1,6 @@
 //! Tables in Markdown.
 
-/// A table: first column to the left, others to the right but the last, which says where figures come from.
+/// A table. The first column is left-aligned, and the last, the source of the figures; the others are right-aligned.
 pub(super) fn markdown(columns: &[&str], rows: &[Vec<String>]) -> String {
     let last = columns.len() - 1;
     let line = |cells: &mut dyn Iterator<Item = &str>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
@@ -13,7 +13,7 @@ pub(super) fn markdown(columns: &[&str], rows: &[Vec<String>]) -> String {
     out + "\n"
 }
 
-/// The table of a text whose first line begins so; empty where there is none.
+/// The table of a text whose first line begins with `beginning`; empty if there is none.
 pub(super) fn in_text(text: &str, beginning: &str) -> String {
     let lines = text.lines().skip_while(|line| !line.starts_with(beginning));
     let lines: Vec<&str> = lines.take_while(|line| line.starts_with('|')).collect();

@@ -8,12 +8,12 @@ fn spread(median: f64) -> Value {
 
 fn row(engine: &str, cores: u64, mpps: f64) -> Value {
     let basis = if cores > 2 { "modelled" } else { "measured" };
-    // What a rate is behind: nothing passed on one core.
+    // No rate is loss-free on one core.
     let loss_free = json!({ "mpps": spread(if cores > 1 { mpps * 0.8 } else { 0.0 }) });
     json!({ "engine": engine, "cores": cores, "mpps": spread(mpps), "basis": basis, "loss_free": loss_free })
 }
 
-/// What a bench prints, cut to what the page reads, of engines that have so many times one core's rate on two.
+/// A bench's output, cut to what the page reads, with engines of these speed-ups on two cores.
 fn bench(line: &str, two: &[(&str, f64)], c2: f64) -> Value {
     let mut rows = vec![row("sequential", 1, 20.0)];
     for (engine, times) in two {
@@ -48,11 +48,11 @@ fn link(cost: f64) -> Value {
     json!({ "link": rows, "command": "millrace bench --link-loss" })
 }
 
-fn quiet(start_s: u64) -> Session {
-    Session { start_s, load: "0.10, 0.20, 0.30".into() }
+fn quiet(start_s: u64) -> Campaign {
+    Campaign { start_s, load: "0.10, 0.20, 0.30".into() }
 }
 
-/// Results of every run that is planned. Shared falls, scr rises, and nothing else does.
+/// Results of all planned runs. `shared` falls, `scr` rises, and the others stay flat.
 fn canned(cores: usize) -> Results {
     let engines = [("shared", 0.4), ("rss", 1.0), ("rss++", 1.02), ("scr", 1.7), ("hybrid", 1.7)];
     let mut runs = BTreeMap::new();
@@ -78,7 +78,7 @@ fn canned(cores: usize) -> Results {
         runs.insert(name, value);
     }
     let names: Vec<String> = runs.keys().cloned().collect();
-    let machine = Machine { cores, sessions: BTreeMap::from([(0, (quiet(0), names))]) };
+    let machine = Machine { cores, campaigns: BTreeMap::from([(0, (quiet(0), names))]) };
     Results {
         quick: false,
         machine,
@@ -123,7 +123,7 @@ fn every_figure_is_there_with_its_command_and_its_basis() {
         assert!(svg.contains("measured") || svg.contains("modelled"), "{name} doesn't say where it is from");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
     }
-    // Each table's last column, or its head, says what was measured; 9 runs of traces, 5 functions.
+    // Each table's last column, or its heading, says what was measured; 9 runs of traces, 5 functions.
     let tables: Vec<&str> = page.split("\n\n").filter(|part| part.starts_with("| ")).collect();
     assert!(tables.len() >= 18, "{}", tables.len());
     for table in &tables {
@@ -215,7 +215,7 @@ fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
     let mut results = canned(2);
     assert!(!page(&results).contains("not quiet"));
     results.quick = true;
-    results.machine.sessions.insert(60, (Session { load: "1.20, 0.20, 0.30".into(), ..quiet(60) }, Vec::new()));
+    results.machine.campaigns.insert(60, (Campaign { load: "1.20, 0.20, 0.30".into(), ..quiet(60) }, Vec::new()));
     assert!(page(&results).contains("**This page is of a quick run**"));
     assert!(page(&results).contains("**The machine was not quiet**"));
     results.runs.remove("sweep");
@@ -237,13 +237,13 @@ fn arguments_come_in_any_order() {
 fn a_page_says_which_runs_are_of_which_time() {
     let mut results = canned(2);
     assert!(page(&results).contains("* The runs began 1970-01-01 00:00 UTC, load averages then 0.10, 0.20, 0.30.\n"));
-    results.machine.sessions.insert(3_600, (quiet(3_600), vec!["sweep".into(), "link/ddos".into()]));
+    results.machine.campaigns.insert(3_600, (quiet(3_600), vec!["sweep".into(), "link/ddos".into()]));
     let page = page(&results);
     assert!(page.contains("**The runs are of 2 times**"));
     assert!(page.contains("  * begun 1970-01-01 01:00 UTC, load averages then 0.10, 0.20, 0.30: sweep, link/ddos.\n"));
 }
 
-/// Programs that stand in for ours: what they print is read, what they say when they fail is told, and they end when they are to.
+/// Stand-in programs: their output is parsed, the error output of a failure is shown, and they are ended on request.
 #[test]
 fn a_run_is_read_or_ended() {
     let run = |script: &str| Run { name: "run".into(), arguments: vec!["-c".into(), script.into()] };

@@ -1,4 +1,4 @@
-//! What the ring and the prepender cost on an FPGA, beside table 2 of state-compute replication.
+//! Synthesises the ring and the prepender for an FPGA and compares with table 2 of state-compute replication.
 
 use std::process::Command;
 
@@ -17,10 +17,10 @@ const BUS_BYTES: usize = 128;
 /// The paper's clock.
 const MHZ: f64 = 250.0;
 
-/// How yosys may map multiplexers: neither is better for all sizes.
+/// Multiplexer mappings of yosys; neither is better for all sizes.
 const MAPPINGS: [&str; 2] = ["", "-widemux 5"];
 
-/// Cells of a netlist.
+/// Cell counts of a netlist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cells {
     luts: u64,
@@ -60,7 +60,7 @@ pub(super) fn run(totals: &mut Totals) -> Result<()> {
     Ok(())
 }
 
-/// Packets of so many bytes, history included, that go out in a second, in millions.
+/// Millions of packets a second, of so many bytes including the history.
 fn mpps(bytes: usize) -> f64 {
     MHZ / bytes.div_ceil(BUS_BYTES) as f64
 }
@@ -79,7 +79,7 @@ fn synthesise(rows: usize, mapping: &str) -> Result<Cells> {
     Ok(cells(&text))
 }
 
-/// The last section of what yosys counts is the whole design's.
+/// Reads the last section of yosys's statistics, which is the whole design's.
 fn cells(text: &str) -> Cells {
     let whole = text.rfind("Number of cells").map_or("", |at| &text[at..]);
     let mut cells = Cells::default();

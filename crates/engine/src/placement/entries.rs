@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::index::AnyIndex;
-use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, Member, Pass};
+use flow::shared::{Adding, Entries, EpochMember, Fate, Guard, GuardedEntry, Locking, StepPermit, StripeGuard};
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
@@ -31,7 +31,7 @@ use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 /// A core's handle on the shared entries, guarded by `G`.
 pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
     common: Arc<Common<N, G>>,
-    pass: G::Pass,
+    pass: G::Permit,
     /// Packet sets share nothing, so each core may have its own empty shared state.
     shared: N::Shared<Local>,
     core: usize,
@@ -44,20 +44,20 @@ pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
 /// How a step works on an entry with this guard.
 pub(crate) trait Guarding: Guard {
     /// A pass for each core, and the epochs that the tables need for them.
-    fn passes(cores: usize) -> (Vec<Self::Pass>, Self::Bursts);
+    fn passes(cores: usize) -> (Vec<Self::Permit>, Self::Epochs);
 
     /// Takes the step on a flow that is alive at `now`. Returns `None`, without any effect, if the step needs the stripe's lock. Otherwise
     /// it calls `decided` with the verdict, or returns the flow as the packet found it; the caller then repeats the step on that copy for
     /// its verdict.
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow, Self::Sum>,
+        entry: &mut GuardedEntry<K, N::Flow, Self::Sum>,
         now: Nanos,
         decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>>;
 
     /// Folds the steps that were added to the entry into its value.
-    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut GuardedEntry<K, N::Flow, Self::Sum>);
 }
 
 impl Guarding for Locking {
@@ -69,13 +69,14 @@ impl Guarding for Locking {
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow>,
+        entry: &mut GuardedEntry<K, N::Flow>,
         now: Nanos,
         decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let mut flow = entry.value;
         let (verdict, Effects { deadline, close, assured }) = step.packet(&mut flow, now);
-        let granted = !close && (entry.assured || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
+        let granted =
+            !close && (entry.protected || !assured) && deadline.is_none_or(|deadline| entry.postpone(deadline));
         if !granted {
             return None;
         }
@@ -85,14 +86,14 @@ impl Guarding for Locking {
     }
 
     #[inline(always)]
-    fn fold_sum_in<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
+    fn fold_sum_in<K: Key, N: NetworkFunction>(_: &N, _: &mut GuardedEntry<K, N::Flow>) {}
 }
 
 impl Guarding for Adding {
-    fn passes(cores: usize) -> (Vec<Member>, Self::Bursts) {
-        let members = Member::all(cores);
-        let bursts = Arc::clone(members.first().expect("there is at least one core").bursts());
-        (members, bursts)
+    fn passes(cores: usize) -> (Vec<EpochMember>, Self::Epochs) {
+        let members = EpochMember::all(cores);
+        let epochs = Arc::clone(members.first().expect("there is at least one core").epochs());
+        (members, epochs)
     }
 
     /// The atomic operation may fail and the step run again, so the caller computes the verdict afterwards from the returned flow, which is
@@ -100,7 +101,7 @@ impl Guarding for Adding {
     #[inline(always)]
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
-        entry: &mut Entry<K, N::Flow, Self::Sum>,
+        entry: &mut GuardedEntry<K, N::Flow, Self::Sum>,
         now: Nanos,
         _: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
@@ -108,8 +109,9 @@ impl Guarding for Adding {
         Self::fold_sum_in(nf, &mut before);
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
-        let granted =
-            !close && (entry.assured || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
+        let granted = !close
+            && (entry.protected || !assured)
+            && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
         // Checks that `add` accepts the sum. Debug builds also compare the outcome.
         let mut added = entry.value;
         let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
@@ -118,7 +120,7 @@ impl Guarding for Adding {
     }
 
     #[inline(always)]
-    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut GuardedEntry<K, N::Flow, Self::Sum>) {
         if entry.sum.count > 0 {
             let sum = sum(entry);
             let adds = N::Speed::add(nf, &mut entry.value, &sum);
@@ -130,7 +132,7 @@ impl Guarding for Adding {
 
 /// The sum of an entry, in the form that functions take.
 #[inline(always)]
-const fn sum<K, V>(entry: &Entry<K, V, flow::shared::Sum>) -> Sum {
+const fn sum<K, V>(entry: &GuardedEntry<K, V, flow::shared::Sum>) -> Sum {
     Sum { count: entry.sum.count, amount: entry.sum.amount, last: entry.now }
 }
 
@@ -148,7 +150,7 @@ struct Common<N: NetworkFunction, G: Guarding> {
 type Recorded = (u64, Commit);
 
 type FlowEntries<K, V, G> = Entries<K, V, AnyIndex, StripeState, G>;
-type HeldStripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, StripeState, G>;
+type HeldStripe<'a, K, V, G> = StripeGuard<'a, K, V, AnyIndex, StripeState, G>;
 
 /// The state of a stripe besides its entries.
 struct StripeState {
@@ -165,10 +167,10 @@ const ROUND: u32 = 32;
 impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
     /// Handles for `cores` cores on one table of `sizing` flows.
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        let (passes, bursts) = G::passes(cores);
+        let (passes, epochs) = G::passes(cores);
         let common = Arc::new(Common {
-            v4: flows(sizing.flows, seed, tables, bursts.clone()),
-            v6: flows(sizing.flows_v6, seed, tables, bursts),
+            v4: flows(sizing.flows, seed, tables, epochs.clone()),
+            v6: flows(sizing.flows_v6, seed, tables, epochs),
             seed,
             recording: AtomicBool::new(false),
             next_step: AtomicU64::new(0),
@@ -402,7 +404,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     fn take<K: Key>(
         &self,
         flows: &FlowEntries<K, N::Flow, G>,
-        pass: &G::Pass,
+        pass: &G::Permit,
         key: K,
         decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<(N::Flow, Nanos)> {
@@ -462,7 +464,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             if let Some(deadline) = effects.deadline {
                 entry.set_deadline(deadline);
             }
-            entry.assured |= effects.assured;
+            entry.protected |= effects.assured;
             self.moment.commit(now);
             match effects.close {
                 true => ((KnownFlow::Closed(verdict), now), Fate::Goes),
@@ -528,7 +530,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
 
 impl<K: Key, N: NetworkFunction, G: Guarding> LockedStripe<'_, '_, K, N, G> {
     /// The end of a flow that was just taken out, including all steps that were added to it.
-    fn taken(&self, (slot, mut entry): (Slot, Entry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
+    fn taken(&self, (slot, mut entry): (Slot, GuardedEntry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
         G::fold_sum_in(self.moment.nf, &mut entry);
         ending(slot, &entry)
     }
@@ -567,7 +569,7 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
     }
 
     fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {
-        self.stripe.bury_near(hash, now).map(|taken| self.taken(taken))
+        self.stripe.remove_expired_near(hash, now).map(|taken| self.taken(taken))
     }
 
     fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {
@@ -595,7 +597,7 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
     }
 }
 
-fn ending<K, V: Copy, S>(slot: Slot, entry: &Entry<K, V, S>) -> Ending<V> {
+fn ending<K, V: Copy, S>(slot: Slot, entry: &GuardedEntry<K, V, S>) -> Ending<V> {
     Ending { slot, flow: entry.value, deadline: entry.deadline(), last: entry.now }
 }
 
@@ -603,7 +605,7 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     capacity: usize,
     seed: u64,
     tables: Tables,
-    bursts: G::Bursts,
+    epochs: G::Epochs,
 ) -> FlowEntries<K, V, G> {
     let plan = Plan { index: tables.index, capacity, load_percent: None, ageing: tables.ageing, seed };
     let own = |slots| StripeState {
@@ -611,7 +613,7 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
         ledger: Ledger::new(tables, slots, seed),
         origins: Sources::origins(slots, tables.per_source.is_some()),
     };
-    Entries::cut(plan, FlowEntries::<K, V, G>::stripes_for(capacity), own, bursts)
+    Entries::cut(plan, FlowEntries::<K, V, G>::stripes_for(capacity), own, epochs)
 }
 
 /// Takes the lock even if it is poisoned. The core whose step panicked reports that; the others finish their work.

@@ -97,7 +97,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         ledger: &mut Ledger,
     ) -> Option<MovingFlow<N>> {
         let slot = self.table.find(key, hash)?;
-        let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
+        let (deadline, assured) = (self.table.deadline(slot), self.table.is_protected(slot));
         let source = ledger.sources.as_mut().and_then(|sources| {
             let origin = self.origins[slot.index()];
             let source = sources.source(origin);
@@ -122,7 +122,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
             return;
         };
         if assured {
-            self.table.assure(slot);
+            self.table.protect(slot);
         }
         if let Some(sources) = &mut ledger.sources {
             self.origins[slot.index()] = sources.take_in(source);
@@ -148,7 +148,7 @@ impl<K: Key, V: Copy + Send + 'static> Owned<'_, K, V> {
             self.flows.table.touch(slot, deadline);
         }
         if effects.assured {
-            self.flows.table.assure(slot);
+            self.flows.table.protect(slot);
         }
     }
 }
@@ -186,7 +186,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
     }
 
     fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
-        self.flows.table.dead_near(hash, now).map(|slot| self.ending(slot))
+        self.flows.table.expired_near(hash, now).map(|slot| self.ending(slot))
     }
 
     fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
@@ -194,7 +194,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
         let OwnedTable { table, .. } = &*self.flows;
         let victim = table.overdue(now).or_else(|| table.victim(eviction, hash));
         // Without a timing wheel, expired flows stay in the table even if they are protected. The nearest of them may be evicted.
-        let dead = || table.dead_near(hash, now).filter(|_| ageing != Ageing::Wheel);
+        let dead = || table.expired_near(hash, now).filter(|_| ageing != Ageing::Wheel);
         victim.or_else(dead).map(|slot| self.ending(slot))
     }
 
@@ -206,7 +206,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
         let Opening { flow, deadline, assured } = opening;
         let slot = self.flows.table.insert(key, hash, flow, deadline, now)?;
         if assured {
-            self.flows.table.assure(slot);
+            self.flows.table.protect(slot);
         }
         Some(slot)
     }

@@ -2,7 +2,7 @@
 
 use core::hint::cold_path;
 
-use flow::{Entry, Hint, Slot};
+use flow::{EntryMut, Hint, Slot};
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, Sizing, Speed, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
@@ -198,7 +198,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             lane.spill_to_memory(|lane| self.end(slot, lane, End::Expired));
         }
-        let Some(entry) = self.flows.table.entry_near(&key, lane.hint, lane.now) else {
+        let Some(entry) = self.flows.table.entry_at_hint(&key, lane.hint, lane.now) else {
             let is_absent = self.flows.table.is_absent(lane.hint);
             if is_absent && (lane.replayed || N::Speed::SELECTIVE) && N::Speed::refuses(self.nf, lane.meta) {
                 // A replayed packet needs no verdict, and a refused one has no other effect.
@@ -238,7 +238,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         if self.flows.table.is_due(last.now) {
             return false;
         }
-        let Some(mut entry) = self.flows.table.entry_near(key, last.hint, last.now) else { return false };
+        let Some(mut entry) = self.flows.table.entry_at_hint(key, last.hint, last.now) else { return false };
         let mut cx = Context::new(self.shared, LocalTx::default(), last.now, last.seq);
         if !always(N::Speed::fold(self.nf, &mut cx, entry.value_mut(), last.meta, count, first)) {
             return false;
@@ -280,7 +280,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
 fn packet<N: NetworkFunction, K: Key>(
     nf: &N,
     shared: &N::Shared<Local>,
-    mut entry: Entry<'_, K, N::Flow>,
+    mut entry: EntryMut<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     decided: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {
@@ -289,7 +289,7 @@ fn packet<N: NetworkFunction, K: Key>(
     let Effects { deadline, close, assured } = cx.effects();
     // Tested right after the handler: the common path then pays one branch for rare effects.
     let ordinary = match deadline {
-        Some(deadline) if !(close || assured && !entry.is_assured()) => Some(deadline),
+        Some(deadline) if !(close || assured && !entry.is_protected()) => Some(deadline),
         _ => None,
     };
     let Some(deadline) = ordinary else {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use memory::transactional::Place;
+use memory::transactional::CommitPosition;
 
 /// The order in which cores commit their transactions, for a run that repeats another.
 pub struct ReplayOrder {
@@ -17,8 +17,8 @@ pub struct ReplayOrder {
 
 impl ReplayOrder {
     /// Makes the order from the places of recorded transactions. `places` has the places of each core, in the core's own order.
-    pub(crate) fn of<'a>(places: impl IntoIterator<Item = &'a [Place]>) -> Arc<Self> {
-        let (mut all, mut waiting): (Vec<(Place, usize, usize)>, _) = (Vec::new(), Vec::new());
+    pub(crate) fn of<'a>(places: impl IntoIterator<Item = &'a [CommitPosition]>) -> Arc<Self> {
+        let (mut all, mut waiting): (Vec<(CommitPosition, usize, usize)>, _) = (Vec::new(), Vec::new());
         for (core, places) in places.into_iter().enumerate() {
             waiting.push(Mutex::default());
             all.extend(places.iter().enumerate().map(|(nth, place)| (*place, core, nth)));

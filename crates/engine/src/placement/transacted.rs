@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flow::{Entry, Hint, Slot};
+use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
-use memory::transactional::{Collision, Place, Session};
+use memory::transactional::{Collision, CommitPosition, CoreHandle};
 use nf::{
     Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Speed, Step, Verdict,
 };
@@ -34,7 +34,7 @@ pub struct Transacted<N: Function> {
 
 /// Runs a core's transactions and counts them.
 struct Transactor {
-    session: Session,
+    handle: CoreHandle,
     tally: Transactions,
     order: Order,
 }
@@ -62,7 +62,7 @@ pub struct Transactions {
 enum Order {
     Any,
     /// In any order, which is recorded.
-    Recorded(Vec<Place>),
+    Recorded(Vec<CommitPosition>),
     /// In this order.
     Given(Arc<ReplayOrder>),
 }
@@ -83,17 +83,17 @@ impl<N: Function> Transacted<N> {
     /// Handles for `cores` cores, each with tables for `sizing` flows.
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
         let memory = Transactional::new(cores, seed);
-        let sessions = memory.sessions();
+        let core_handles = memory.core_handles();
         let common = Arc::new(Common { shared: nf.shared(&memory), memory });
-        let handle = |session| Self {
+        let of = |handle| Self {
             tables: OwnedTables::new(sizing, seed, tables),
             common: Arc::clone(&common),
-            transactor: Transactor { session, tally: Transactions::default(), order: Order::Any },
+            transactor: Transactor { handle, tally: Transactions::default(), order: Order::Any },
             seed,
             batch: BURST,
             verdicts: Box::new([Verdict::forward(); BURST]),
         };
-        sessions.into_iter().map(handle).collect()
+        core_handles.into_iter().map(of).collect()
     }
 
     /// Records the order of transactions from now on, one packet each. The record grows with every step, so it is for verification only.
@@ -102,7 +102,7 @@ impl<N: Function> Transacted<N> {
     }
 
     /// The places of this core's transactions in the order of all, in the core's own order. Empty unless [recorded](Self::record).
-    pub(crate) fn places(&self) -> &[Place] {
+    pub(crate) fn places(&self) -> &[CommitPosition] {
         match &self.transactor.order {
             Order::Recorded(places) => places,
             Order::Any | Order::Given(_) => &[],
@@ -116,7 +116,7 @@ impl<N: Function> Transacted<N> {
 
     /// Records conflicting operations from now on.
     pub fn profile(&mut self) {
-        self.transactor.session.record(true);
+        self.transactor.handle.record(true);
     }
 
     /// The counts of this core's transactions.
@@ -219,10 +219,10 @@ impl<N: Function> Placement<N> for Transacted<N> {
         let (mut done, mut aborts) = (0, 0);
         while done < count {
             if let Order::Given(order) = &transactor.order {
-                order.wait(transactor.session.core());
+                order.wait(transactor.handle.core());
             }
             let together = if let Order::Given(_) = transactor.order { 1 } else { (*batch).min(count - done) };
-            let mut log = transactor.session.log(&common.memory);
+            let mut log = transactor.handle.log(&common.memory);
             let mut tx = log.attempt(aborts);
             let mut failed = false;
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
@@ -292,11 +292,11 @@ impl Transactor {
         mut body: impl for<'a> FnMut(&mut Context<'a, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
         if let Order::Given(order) = &self.order {
-            order.wait(self.session.core());
+            order.wait(self.handle.core());
         }
         for aborts in 0.. {
             let outcome = {
-                let mut log = self.session.log(&common.memory);
+                let mut log = self.handle.log(&common.memory);
                 let mut cx = Context::new(&common.shared, log.attempt(aborts), now, seq);
                 match body(&mut cx) {
                     Ok(value) => cx.tx.commit().map(|place| (value, place)),
@@ -315,7 +315,7 @@ impl Transactor {
     }
 
     #[inline]
-    fn committed(&mut self, place: Place, aborts: u32, packets: usize) {
+    fn committed(&mut self, place: CommitPosition, aborts: u32, packets: usize) {
         self.tally.committed += 1;
         self.tally.turns += u64::from(aborts >= memory::transactional::ABORTS_MAX);
         match &mut self.order {
@@ -329,7 +329,7 @@ impl Transactor {
     fn failed(&mut self, collision: Option<Collision>) {
         self.tally.aborted += 1;
         if let Some(collision) = collision
-            && self.session.is_recording()
+            && self.handle.is_recording()
         {
             *self.tally.collisions.entry(collision).or_default() += 1;
         }
@@ -380,7 +380,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
             self.lifecycle().end_at(slot, lane, End::Expired);
         }
         // Looks at the hint first, then in the whole table.
-        let slot = match self.flows.table.entry_near(&key, lane.hint, lane.now) {
+        let slot = match self.flows.table.entry_at_hint(&key, lane.hint, lane.now) {
             Some(entry) => entry.slot(),
             None => match self.lifecycle().alive(&key, lane) {
                 Some(slot) => slot,
@@ -415,7 +415,7 @@ fn packet<N: Function, K: Key>(
     nf: &N,
     common: &Common<N>,
     transactor: &mut Transactor,
-    mut entry: Entry<'_, K, N::Flow>,
+    mut entry: EntryMut<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     decided: impl FnOnce(&Verdict),
 ) -> Option<Effects> {
@@ -435,6 +435,6 @@ fn packet<N: Function, K: Key>(
     decided(&verdict);
     let Effects { deadline, close, assured } = asked;
     let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
-    let granted = moved && !close && (!assured || entry.is_assured());
+    let granted = moved && !close && (!assured || entry.is_protected());
     (!granted).then_some(Effects { deadline, close, assured })
 }

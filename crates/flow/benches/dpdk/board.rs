@@ -1,4 +1,4 @@
-//! What was measured, printed, and held against the targets.
+//! Prints the measurements and compares them with the targets.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// Of at least one round.
+    /// Summarises at least one round.
     pub(crate) fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
         Self { median: rounds[rounds.len() / 2], least: rounds[0], most: rounds[rounds.len() - 1] }
@@ -24,7 +24,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// The targets and how each index does.
+/// The targets, and the result of each index.
 pub(crate) struct Board {
     indexes: Vec<&'static str>,
     rows: Vec<[String; 2]>,
@@ -32,17 +32,17 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// For indexes of these names.
+    /// A board for indexes of these names.
     pub(crate) const fn new(indexes: Vec<&'static str>) -> Self {
         Self { indexes, rows: Vec::new(), cells: Vec::new() }
     }
 
-    /// A target that is a floor, and what each index came to.
+    /// Adds a lower limit and the result of each index.
     pub(crate) fn at_least(&mut self, title: &str, floor: f64, values: impl Iterator<Item = f64>) {
         self.add(title, format!(">= {floor}"), values.map(|value| (value, value >= floor)));
     }
 
-    /// A target that is a ceiling.
+    /// Adds an upper limit.
     pub(crate) fn at_most(&mut self, title: &str, ceiling: f64, values: impl Iterator<Item = f64>) {
         self.add(title, format!("<= {ceiling}"), values.map(|value| (value, value <= ceiling)));
     }
@@ -72,7 +72,7 @@ pub(crate) fn print_row(title: &str, cells: &[&str]) {
     println!("{title:44}{}", cells.iter().map(|cell| format!(" {cell:>22}")).collect::<String>());
 }
 
-/// How much of this process lies on huge pages.
+/// How much of this process's memory lies on huge pages.
 pub(crate) fn huge_bytes() -> usize {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));

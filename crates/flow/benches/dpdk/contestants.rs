@@ -1,5 +1,5 @@
-//! Who takes part, each behind the same few calls: our table under each of its indexes, DPDK's rte_hash in the ways in which
-//! it is used, and the standard library's map.
+//! The contestants behind a common interface: our table with each of its indexes, DPDK's rte_hash in the ways in which it is used, and the
+//! standard library's map.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::traffic::Part;
 
 /// Packets looked up together.
 const BURST: usize = 32;
-/// How long a flow lives, as most UDP flows do.
+/// The lifetime of a flow: that of most UDP flows.
 pub(crate) const LIFETIME: Nanos = Nanos::from_secs(60);
 
 /// The state of a flow; all look-ups read its first word.
@@ -41,53 +41,53 @@ impl State for [u64; 3] {
     }
 }
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) places: usize,
-    /// How long a flow lives, where flows age.
+    /// The lifetime of a flow, if flows age.
     pub(crate) lifetime: Nanos,
-    /// How many of a hundred places are taken when the table is as full as it will be.
+    /// The load factor of the full table in percent.
     pub(crate) load: usize,
 }
 
 impl Size {
-    /// So many places, so much taken, and flows that live for a minute.
+    /// So many places at this load, and flows that live for a minute.
     pub(crate) const fn new(places: usize, load: usize) -> Self {
         Self { places, load, lifetime: LIFETIME }
     }
 
-    /// The flows that are in then.
+    /// How many flows are in the table then.
     pub(crate) const fn flows(self) -> usize {
         self.places * self.load / 100
     }
 }
 
-/// Flows by key, as all contestants have them.
+/// A table of flows by key: the operations of all contestants.
 pub(crate) trait Flows {
-    /// Puts keys in that are mostly not in, having looked for them; how many found a place.
+    /// Inserts keys after a look-up; most are absent. Returns how many found a place.
     fn insert(&mut self, keys: Part<'_>) -> usize;
-    /// Takes keys out; how many were in.
+    /// Removes keys; returns how many were present.
     fn remove(&mut self, keys: Part<'_>) -> usize;
-    /// Takes old keys out and puts as many new ones in, in turn; how many steps of the two succeeded.
+    /// Removes an old key and inserts a new one, in turn; returns how many of these operations succeeded.
     fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize;
-    /// How many of the keys are in, and the sum of their states' first words.
+    /// Looks keys up; returns how many are present, and the sum of their states' first words.
     fn look(&mut self, keys: Part<'_>) -> (usize, u64);
-    /// What it takes.
+    /// The memory in bytes.
     fn bytes(&self) -> usize;
 }
 
 /// A table that ages.
 pub(crate) trait Aged: Flows {
-    /// A new flow a packet. Flows leave as they expire, at the rate at which they come, or if nobody looks for expired
-    /// ones, the oldest leaves for the new one; how many left for that reason.
+    /// Opens a new flow a packet. Flows expire at the rate at which they come; without ageing the oldest is evicted for the new one.
+    /// Returns how many were evicted.
     fn open(&mut self, keys: Part<'_>) -> usize;
 }
 
-/// A contestant's name and how it is made.
+/// A contestant's name and constructor.
 pub(crate) type Ours = (&'static str, fn(Size, Ageing) -> Box<dyn Aged>);
 
-/// Our table under each index: a new index is a new line here.
+/// Our table with each index. Add a line for a new index.
 pub(crate) fn ours<V: State>() -> Vec<Ours> {
     vec![("cuckoo++", Burst::<V, CuckooPp>::boxed), ("tagged", Burst::<V, Tagged>::boxed)]
 }
@@ -111,7 +111,7 @@ pub(crate) struct Rte {
 }
 
 impl Rte {
-    /// An empty table with 8 places a bucket, as many buckets as the next power of two needs.
+    /// An empty table with 8 places a bucket; the number of buckets is the next power of two.
     pub(crate) fn make<'a>(self, dpdk: &'a Dpdk, places: usize, state_bytes: usize, extendable: bool) -> RteHash<'a> {
         let Self { jhash, key_len, read, .. } = self;
         let (entries, state_bytes) = (places as u32, state_bytes as u32);
@@ -124,7 +124,7 @@ pub(crate) fn standard<V: State>(size: Size) -> Box<dyn Flows> {
     Box::new(HashMap::<FiveTuple4, V>::with_capacity(size.flows()))
 }
 
-/// Our table, worked on burst by burst.
+/// Our table, used burst by burst.
 struct Burst<V, I> {
     table: Table<FiveTuple4, V, I>,
     now: Nanos,
@@ -143,7 +143,7 @@ impl<V: State, I: Index> Burst<V, I> {
             ageing,
             seed: 0x0005_eed0_f10e,
         };
-        // A flow lives long enough to see one flow in a hundred fewer come than the table holds.
+        // A flow lives while 99 % of the table's flows come.
         let pace = Nanos(lifetime.0 / (size.flows() * 99 / 100).max(1) as u64);
         Box::new(Self { table: Table::planned(plan), now: Nanos(0), pace, lifetime })
     }
@@ -167,14 +167,14 @@ impl<V: State, I: Index> Burst<V, I> {
         hints
     }
 
-    /// Lets a little time pass, so little that all are gone before they expire: [`Aged::open`] is the measure of that.
+    /// Advances the time by so little that all flows are removed before they expire: [`Aged::open`] measures expiry.
     #[inline(always)]
     fn pass(&mut self) {
         self.now = self.now + Nanos(self.pace.0 / 4);
         assert_eq!(self.table.reclaim(self.now), None, "nobody lives so long");
     }
 
-    /// What an engine does with a packet of an unknown flow.
+    /// The work of an engine on a packet of an unknown flow.
     #[inline(always)]
     fn put(&mut self, key: &FiveTuple4, hash: u64, word: u64) -> bool {
         let deadline = self.now + self.lifetime;
@@ -234,7 +234,7 @@ impl<V: State, I: Index> Flows for Burst<V, I> {
             let hashes = self.hash(burst);
             let hints = self.hints(&hashes[..burst.len()]);
             for ((key, hash), hint) in burst.iter().zip(hashes).zip(hints) {
-                let word = match self.table.entry_near(key, hint, self.now) {
+                let word = match self.table.entry_at_hint(key, hint, self.now) {
                     Some(mut entry) => Some(entry.value_mut().word()),
                     None => self.table.find(key, hash).map(|slot| self.table.value(slot).word()),
                 };
@@ -255,17 +255,17 @@ impl<V: State, I: Index> Aged for Burst<V, I> {
         let mut evicted = 0;
         for (burst, words) in keys.tuples.chunks(BURST).zip(keys.words.chunks(BURST)) {
             let hashes = self.hash(burst);
-            // Nobody is there, yet an engine asks before it knows.
+            // No flow is due, but an engine doesn't know that before.
             self.hints(&hashes[..burst.len()]);
             for ((key, hash), word) in burst.iter().zip(hashes).zip(words) {
                 self.now = self.now + self.pace;
-                // No more than two a packet, so that a packet's work is bounded; that is enough to keep up.
+                // At most two a packet, so that the work is bounded; that is enough to keep up.
                 for _ in 0..2 {
                     let Some(slot) = self.table.reclaim(self.now) else { break };
                     self.table.remove(slot);
                 }
                 if self.table.is_full()
-                    && let Some(slot) = self.table.oldest_unassured()
+                    && let Some(slot) = self.table.oldest_unprotected()
                 {
                     self.table.remove(slot);
                     evicted += 1;
@@ -328,7 +328,7 @@ impl<V: State> Flows for HashMap<FiveTuple4, V> {
         (hits, sum)
     }
 
-    /// Seven eighths of its places may be taken; each has a byte of control.
+    /// Seven eighths of its places may be used; each has a control byte.
     fn bytes(&self) -> usize {
         self.capacity() * 8 / 7 * (size_of::<(FiveTuple4, V)>() + 1)
     }

@@ -6,17 +6,17 @@ use std::ptr::NonNull;
 
 use crate::traffic::Part;
 
-/// DPDK, started: tables live no longer than it.
+/// A running DPDK environment. Tables borrow it.
 pub(crate) struct Dpdk(());
 
 impl Dpdk {
-    /// Starts it, which pins this thread to the core that it is on. Once a process.
+    /// Starts DPDK, which pins this thread to its core. Call it once in a process.
     pub(crate) fn start() -> Result<Self, String> {
         // SAFETY: called once, by `main`, before any other thread is there.
         if unsafe { shim_start() } { Ok(Self(())) } else { Err(format!("DPDK doesn't start: {}", error())) }
     }
 
-    /// Its name and version.
+    /// DPDK's name and version.
     pub(crate) fn version() -> String {
         // SAFETY: a static string.
         unsafe { CStr::from_ptr(shim_version()) }.to_string_lossy().into_owned()
@@ -47,18 +47,18 @@ pub(crate) enum Read {
     Nothing,
 }
 
-/// A table to be made; as `struct shim_plan`.
+/// The parameters of a table, laid out as `struct shim_plan`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) entries: u32,
-    /// 13, or 16 with three zeros, which rte_hash compares faster.
+    /// The key length: 13, or 16 with three zeros, which rte_hash compares faster.
     pub(crate) key_len: u32,
     pub(crate) state_bytes: u32,
     pub(crate) read: Read,
     /// Jenkins' hash instead of CRC32.
     pub(crate) jhash: bool,
-    /// Full buckets get further ones (`RTE_HASH_EXTRA_FLAGS_EXT_TABLE`).
+    /// Full buckets get extension buckets (`RTE_HASH_EXTRA_FLAGS_EXT_TABLE`).
     pub(crate) extendable: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'a> RteHash<'a> {
     /// An empty table.
     ///
     /// # Panics
-    /// When there is no memory for it.
+    /// If there is no memory for it.
     pub(crate) fn new(_: &'a Dpdk, plan: Plan) -> Self {
         // SAFETY: DPDK is running; the plan is read during the call only.
         let table = unsafe { shim_new(&raw const plan) };
@@ -85,25 +85,25 @@ impl<'a> RteHash<'a> {
         Self { table, dpdk: PhantomData }
     }
 
-    /// What it takes, as its own heap counts it.
+    /// Its memory in bytes, as DPDK's heap counts it.
     pub(crate) fn bytes(&self) -> usize {
         // SAFETY: the table is there until it is dropped.
         unsafe { shim_bytes(self.table.as_ptr()) }
     }
 
-    /// Puts keys in; how many found a place.
+    /// Inserts keys; returns how many found a place.
     pub(crate) fn insert(&mut self, keys: Part<'_>) -> usize {
         // SAFETY: as above; the slices are of one length, which `Part` keeps.
         unsafe { shim_insert(self.table.as_ptr(), keys.bytes.as_ptr().cast(), keys.words.as_ptr(), keys.len()) }
     }
 
-    /// Takes keys out; how many were in.
+    /// Removes keys; returns how many were present.
     pub(crate) fn remove(&mut self, keys: Part<'_>) -> usize {
         // SAFETY: as above.
         unsafe { shim_remove(self.table.as_ptr(), keys.bytes.as_ptr().cast(), keys.len()) }
     }
 
-    /// Takes old keys out and puts as many new ones in, in turn; how many steps of the two succeeded.
+    /// Removes an old key and inserts a new one, in turn; returns how many of these operations succeeded.
     pub(crate) fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize {
         let count = old.len().min(new.len());
         let (out, into) = (old.bytes.as_ptr().cast(), new.bytes.as_ptr().cast());
@@ -111,7 +111,7 @@ impl<'a> RteHash<'a> {
         unsafe { shim_churn(self.table.as_ptr(), out, into, new.words.as_ptr(), count) }
     }
 
-    /// How many of the keys are in, and the sum of their states' first words.
+    /// Looks keys up; returns how many are present, and the sum of their states' first words.
     pub(crate) fn look(&self, keys: Part<'_>) -> (usize, u64) {
         let mut sum = 0;
         // SAFETY: as above.

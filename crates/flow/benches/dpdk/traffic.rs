@@ -1,10 +1,10 @@
-//! The keys of both sides, and the order in which they are asked for.
+//! The keys of both sides, and the order of look-ups.
 
 use std::net::Ipv4Addr;
 
 use packet::{FiveTuple, FiveTuple4};
 
-/// Five-tuples in both forms, each with the first word of its state.
+/// Five-tuples in both layouts, each with the first word of its state.
 #[derive(Default)]
 pub(crate) struct Keys {
     tuples: Vec<FiveTuple4>,
@@ -12,11 +12,11 @@ pub(crate) struct Keys {
     words: Vec<u64>,
 }
 
-/// Some keys in a row.
+/// A slice of the keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) tuples: &'a [FiveTuple4],
-    /// The thirteen bytes of each, and three zeros.
+    /// The thirteen bytes of each key, and three zeros.
     pub(crate) bytes: &'a [[u8; 16]],
     pub(crate) words: &'a [u64],
 }
@@ -34,12 +34,12 @@ impl Keys {
         keys
     }
 
-    /// The keys from one place to another.
+    /// A range of the keys.
     pub(crate) fn part(&self, from: usize, to: usize) -> Part<'_> {
         Part { tuples: &self.tuples[from..to], bytes: &self.bytes[from..to], words: &self.words[from..to] }
     }
 
-    /// All of them.
+    /// All keys.
     pub(crate) fn all(&self) -> Part<'_> {
         self.part(0, self.words.len())
     }
@@ -54,7 +54,7 @@ impl Part<'_> {
 /// A network of 65536 hosts that talk to 4096 servers.
 fn key(number: u64) -> (FiveTuple4, [u8; 16]) {
     const MASK: u64 = (1 << 44) - 1;
-    // Multiplication by an odd number and a shift by half the bits or more lose nothing.
+    // Multiplication by an odd number and a shift by half the bits or more are bijective.
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & MASK;
     mixed ^= mixed >> 23;
     mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9) & MASK;
@@ -99,8 +99,8 @@ impl Random {
         order
     }
 
-    /// Numbers below `flows`, the r-th most frequent one r times as rare as the first (Zipf's law with exponent 1). Which is
-    /// how frequent is random, or else the frequent ones would lie side by side where they were inserted first.
+    /// Numbers below `flows`, distributed by Zipf's law with exponent 1. The frequencies are assigned at random, since frequent flows that
+    /// were inserted first would lie side by side.
     pub(crate) fn zipf(&mut self, flows: usize, count: usize) -> Vec<u64> {
         let by_rank = self.order(flows);
         let mut total = 0.0;

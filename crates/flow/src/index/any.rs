@@ -1,11 +1,11 @@
-//! The index that is chosen at run time. Its operations ask each time which it is; that branch is foreseen. They are calls, where
-//! those of an index known by type are inlined: six of them inlined everywhere would treble what there is to compile.
+//! An index whose design is chosen at run time. Each operation branches on the design, which the processor predicts. The operations are
+//! calls, except for the default design's; inlining six designs everywhere would treble the code to compile.
 
 use core::fmt;
 
 use crate::index::{Chaining, Cuckoo, CuckooPp, Hopscotch, Index, RobinHood, Tagged};
 
-/// The designs.
+/// The designs of index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
     /// [`Chaining`].
@@ -50,21 +50,21 @@ impl fmt::Display for IndexKind {
 
 /// An index of any design.
 pub enum AnyIndex {
-    /// Lists.
+    /// Linked lists.
     Chaining(Chaining),
-    /// Two buckets a key.
+    /// Two buckets for each key.
     Cuckoo(Cuckoo),
-    /// Two buckets a key, with notes.
+    /// Two buckets for each key, with a filter.
     CuckooPp(CuckooPp),
-    /// Linear probing in order.
+    /// Linear probing in hash order.
     RobinHood(RobinHood),
-    /// Neighbourhoods.
+    /// Linear probing within neighbourhoods.
     Hopscotch(Hopscotch),
     /// Chunks of tags.
     Tagged(Tagged),
 }
 
-/// The same call of whichever it is.
+/// Calls the same method of whichever design it is.
 macro_rules! each {
     ($any:expr, $index:ident => $call:expr) => {
         match $any {
@@ -78,7 +78,7 @@ macro_rules! each {
     };
 }
 
-/// What comes with every packet is compiled as a call, but for the default.
+/// Calls that come with every packet, for all designs but the default.
 impl AnyIndex {
     #[inline(never)]
     fn prefetch_other(&self, hash: u64) {
@@ -86,8 +86,8 @@ impl AnyIndex {
     }
 
     #[inline(never)]
-    fn guess_other(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        each!(self, index => index.guess(hash, near))
+    fn guess_other(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
+        each!(self, index => index.guess(hash, prefetch_slot))
     }
 }
 
@@ -138,18 +138,18 @@ impl Index for AnyIndex {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         match self {
-            Self::CuckooPp(index) => index.guess(hash, near),
-            _ => self.guess_other(hash, near),
+            Self::CuckooPp(index) => index.guess(hash, prefetch_slot),
+            _ => self.guess_other(hash, prefetch_slot),
         }
     }
 
     #[inline(always)]
-    fn guess_any(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+    fn guess_any(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         match self {
-            Self::CuckooPp(index) => index.guess_any(hash, near),
-            _ => self.guess_other(hash, near),
+            Self::CuckooPp(index) => index.guess_any(hash, prefetch_slot),
+            _ => self.guess_other(hash, prefetch_slot),
         }
     }
 

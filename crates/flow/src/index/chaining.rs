@@ -1,19 +1,19 @@
-//! Chaining: an array of list heads, and for each entry a node, made beforehand, with its hash and the node behind it.
+//! Separate chaining: an array of list heads, and a preallocated node for each entry with its hash and the next node.
 //!
-//! The plain table of the textbooks and of the kernel's connection tracker. It never refuses an entry and never moves one; each
-//! step down a chain is a cache miss that waits for the one before.
+//! This is the textbook table, and that of the Linux connection tracker. It never refuses an entry and never moves one. Each step down a
+//! chain is a cache miss that depends on the one before.
 
 use crate::index::{Index, scale, upper};
 use crate::memory::{Filling, Region};
 use locality::prefetch;
 
-/// An entry in its chain, numbered as the entry is.
+/// A node of a chain, with the entry's number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Node {
-    /// The lower half of the hash; the upper half's leading bits are those of all in the chain.
+    /// The lower half of the hash. The leading bits of the upper half select the chain.
     hash: u32,
-    /// The next node's number plus one; 0 for none.
+    /// The next node's number plus 1; 0 at the end.
     next: u32,
 }
 
@@ -94,12 +94,12 @@ impl Index for Chaining {
         prefetch::address(self.heads.base().as_ptr().wrapping_add(self.chain(hash) * size_of::<u32>()));
     }
 
-    /// The first of the chain, unread: its node and its entry are asked for together, for nothing else can be ahead of time.
+    /// The first entry of the chain, unread. Its node and the entry are prefetched together; nothing else can be prefetched.
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let first = self.head(self.chain(hash)).checked_sub(1)?;
         prefetch::address(self.nodes.base().as_ptr().wrapping_add(first as usize * size_of::<Node>()));
-        near(first);
+        prefetch_slot(first);
         Some(first)
     }
 

@@ -1,9 +1,9 @@
-//! Cuckoo hashing, plain and ++: buckets of one cache line, each with twelve one-byte tags and the entries that they stand for.
+//! Bucketised cuckoo hashing, plain and cuckoo++: buckets of one cache line with twelve one-byte tags and twelve slot numbers.
 //!
-//! Two buckets a key (Pagh, Rodler: ESA '01), tags compared at once and the second bucket derived from the first and the tag
-//! (MemC3: Fan, Andersen, Kaminsky, NSDI '13; as DPDK's `rte_hash` does), and displacement along the shortest path (Li et al.,
-//! EuroSys '14). Cuckoo++ (Le Scouarnec, ANCS '18) adds notes to each bucket, so that a key's second bucket is looked at only
-//! if the first one says that some such key had to go there.
+//! Each key has two buckets (Pagh, Rodler: ESA '01). All tags of a bucket are compared at once, and the second bucket is computed from the
+//! first and the tag (MemC3: Fan, Andersen, Kaminsky, NSDI '13; DPDK's `rte_hash` does the same). A full bucket is relieved by moving
+//! entries along the shortest path (Li et al., EuroSys '14). Cuckoo++ (Le Scouarnec, ANCS '18) adds a filter to each bucket: a look-up
+//! reads the second bucket only if the first says that such a key was moved there.
 
 use crate::index::{Index, scale, tag_of, upper};
 use crate::memory::{Filling, Region};
@@ -13,15 +13,15 @@ use locality::{CACHE_LINE, prefetch};
 /// Places in a bucket.
 const WIDTH: usize = 12;
 const PLACES: u32 = (1 << WIDTH) - 1;
-/// Buckets that displacement looks at before it gives up. At the load of a full table two or three do.
+/// How many buckets displacement looks at before it gives up. At the load of a full table it needs two or three.
 const NODES_MAX: usize = 64;
 
 /// A bucket. All zeros is empty.
 #[repr(C, align(64))]
 struct Bucket {
-    /// Bytes 0 to 11: the tags, 0 where a place is free. The rest are the notes. 12 and 13: a bit for each place that holds a guest, a key whose
-    /// first bucket is another; above them the number of strays, keys whose first bucket is this one and that are in
-    /// their second. 14 and 15: a bit for each sixteenth of the tags that a stray may have.
+    /// Bytes 0 to 11 are the tags, 0 for a free place. The rest is the filter. Bytes 12 and 13: a bit for each place that holds a guest, a
+    /// key whose first bucket is another one; above these bits the number of strays, keys of this first bucket that lie in their second.
+    /// Bytes 14 and 15: a bit for each tag modulo 16 that a stray may have.
     head: Tags,
     slots: [u32; WIDTH],
 }
@@ -35,7 +35,7 @@ struct Home {
     tag: u8,
 }
 
-/// The index. Without `NOTES` a look-up that fails in the first bucket reads the second.
+/// The index. Without the filter (`NOTES`) a look-up that fails in the first bucket always reads the second.
 pub struct Buckets<const NOTES: bool> {
     region: Region,
     count: usize,
@@ -43,19 +43,19 @@ pub struct Buckets<const NOTES: bool> {
 
 /// Plain bucketised cuckoo hashing.
 pub type Cuckoo = Buckets<false>;
-/// Cuckoo hashing with notes that spare a miss the second bucket.
+/// Cuckoo hashing with a filter that spares a miss the second bucket (cuckoo++).
 pub type CuckooPp = Buckets<true>;
 
 impl<const NOTES: bool> Index for Buckets<NOTES> {
     type Choice = ();
 
-    /// So that few keys stray; at 80 % a flow's opening and expiry take a tenth longer.
+    /// Low enough that few keys are in their second buckets; at 80 % inserting and removing a flow takes a tenth longer.
     fn load_percent((): ()) -> usize {
         66
     }
 
-    /// A few buckets more than asked for let small tables fill up too. An odd number, so that for any tag just one bucket is
-    /// its own second one.
+    /// A few buckets more than needed let small tables fill up too. The number is odd, so that for any tag exactly one bucket is its own
+    /// second one.
     fn new((): (), places: usize) -> Self {
         let count = (places.div_ceil(WIDTH) + 4) | 1;
         Self { region: Region::zeroed(count * size_of::<Bucket>(), Filling::Scattered), count }
@@ -84,10 +84,10 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
-        let guess = first.guess(first.head.matches(tag) & PLACES, &mut near);
+        let guess = first.guess(first.head.matches(tag) & PLACES, &mut prefetch_slot);
         if guess.is_some() {
             return guess;
         }
@@ -96,22 +96,22 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
             return None;
         }
         let second = self.bucket(self.other(bucket, tag));
-        second.guess(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut near)
+        second.guess(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut prefetch_slot)
     }
 
     #[inline(always)]
-    fn guess_any(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess_any(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
         let mask = first.head.matches(tag) & PLACES;
         let strays = if NOTES { u32::from(first.strays()) } else { 1 };
         let others = mask & mask.wrapping_sub(1);
         if others | if mask == 0 { strays } else { 0 } != 0 {
-            return self.guess_apart(hash, near);
+            return self.guess_apart(hash, prefetch_slot);
         }
-        // Where there is none, whoever is at the last place.
+        // If no tag matches, the entry at the last place.
         let guess = first.slot(mask | 1 << (WIDTH - 1));
-        near(guess);
+        prefetch_slot(guess);
         (mask != 0).then_some(guess)
     }
 
@@ -181,8 +181,8 @@ impl<const NOTES: bool> Buckets<NOTES> {
         prefetch::address(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
     }
 
-    /// Nobody is in under a hash with this home, so a new flow comes: where its home is full it goes to the other bucket. A call, which
-    /// look-ups of present keys don't make: inlined, it costs those 2 ns.
+    /// Prefetches the second bucket if the first is full: the hash is absent, so a new flow will be inserted. Not inlined, since that slows
+    /// down look-ups of present keys.
     #[inline(never)]
     fn prefetch_spare(&self, bucket: usize, tag: u8) {
         if self.bucket(bucket).vacant().is_none() {
@@ -190,10 +190,10 @@ impl<const NOTES: bool> Buckets<NOTES> {
         }
     }
 
-    /// The guess where several may be it, or where some with this home have gone to their second bucket.
+    /// The guess if several tags match, or if some keys of this home are in their second bucket.
     #[inline(never)]
-    fn guess_apart(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        self.guess(hash, near)
+    fn guess_apart(&self, hash: u64, prefetch_slot: impl FnMut(u32)) -> Option<u32> {
+        self.guess(hash, prefetch_slot)
     }
 
     #[cold]
@@ -238,8 +238,8 @@ impl<const NOTES: bool> Buckets<NOTES> {
         None
     }
 
-    /// Moves the entry at `place` of node `at` to the vacant place, its parent's to the place that this frees, and so on;
-    /// the bucket and place that are vacant at last.
+    /// Moves the entry at `place` of node `at` to the vacant place, the parent's entry to the place that this frees, and so on. Returns the
+    /// bucket and place that are free at the end.
     fn shift(&mut self, path: &Path, mut at: usize, mut place: usize, mut vacant: (usize, usize)) -> (usize, usize) {
         loop {
             let node = path.nodes[at];
@@ -275,12 +275,12 @@ impl<const NOTES: bool> Buckets<NOTES> {
     /// The other bucket of a key with this tag that may be in `bucket`; its own inverse.
     #[inline(always)]
     const fn other(&self, bucket: usize, tag: u8) -> usize {
-        // The two sum up to a number that depends on the tag alone, modulo the number of buckets.
+        // The sum of the two bucket numbers, modulo the number of buckets, depends on the tag alone.
         let sum = scale((tag as u32).wrapping_mul(0x9e37_79b1), self.count);
         if sum >= bucket { sum - bucket } else { sum + self.count - bucket }
     }
 
-    /// Worth 0.3 ns a lookup over a checked slice (`cargo bench -p millrace-flow --bench table`).
+    /// Unchecked, since a bounds check here slows down every look-up (`cargo bench -p millrace-flow --bench table`).
     #[inline(always)]
     fn bucket(&self, at: usize) -> &Bucket {
         debug_assert!(at < self.count);
@@ -298,7 +298,7 @@ impl<const NOTES: bool> Buckets<NOTES> {
 }
 
 impl Bucket {
-    /// The first of the places in `mask` whose entry `is_it` accepts.
+    /// The first entry at the places in `mask` that `is_it` accepts.
     #[inline(always)]
     fn find(&self, mut mask: u32, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         while mask != 0 {
@@ -311,21 +311,21 @@ impl Bucket {
         None
     }
 
-    /// The first of the entries at the places in `mask`, all of which are shown to `near`.
+    /// The first entry at the places in `mask`. Calls `prefetch_slot` for all of them.
     #[inline(always)]
-    fn guess(&self, mask: u32, near: &mut impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, mask: u32, prefetch_slot: &mut impl FnMut(u32)) -> Option<u32> {
         if mask == 0 {
             return None;
         }
         let guess = self.slot(mask);
-        near(guess);
+        prefetch_slot(guess);
         let mut others = mask & (mask - 1);
-        // Told how often at most, compilers leave it out where nothing is done with what it shows.
+        // With this bound compilers remove the loop if `prefetch_slot` does nothing.
         for _ in 1..WIDTH {
             if others == 0 {
                 break;
             }
-            near(self.slot(others));
+            prefetch_slot(self.slot(others));
             others &= others - 1;
         }
         Some(guess)
@@ -369,19 +369,19 @@ impl Bucket {
         self.set_guest(place, false);
     }
 
-    /// Whether a key with this tag whose first bucket is this one may be in its second.
+    /// True if a key with this tag and this first bucket may be in its second.
     #[inline(always)]
     const fn may_stray(&self, tag: u8) -> bool {
         self.strays() >> (tag % 16) & 1 != 0
     }
 
-    /// The filter of the tags of such keys.
+    /// The filter of the tags of strays.
     #[inline(always)]
     const fn strays(&self) -> u16 {
         u16::from_le_bytes([self.head.0[14], self.head.0[15]])
     }
 
-    /// A key of this tag has gone to its second bucket.
+    /// Counts a key of this tag that went to its second bucket.
     fn add_stray(&mut self, tag: u8) {
         let filter = self.strays() | 1 << (tag % 16);
         self.head.0[14..].copy_from_slice(&filter.to_le_bytes());
@@ -390,7 +390,7 @@ impl Bucket {
         }
     }
 
-    /// A key has left its second bucket. The filter forgets when no stray is left; a count at its limit stays there.
+    /// Uncounts a key that left its second bucket. At 0 the filter is cleared. A count at its limit stays there.
     fn remove_stray(&mut self) {
         if self.head.0[13] < 0xf0 {
             self.head.0[13] -= 0x10;
@@ -400,7 +400,7 @@ impl Bucket {
         }
     }
 
-    /// The places of keys whose first bucket is another.
+    /// The places of guests: keys whose first bucket is another one.
     #[inline(always)]
     const fn guests(&self) -> u32 {
         u16::from_le_bytes([self.head.0[12], self.head.0[13]]) as u32 & PLACES
@@ -412,13 +412,13 @@ impl Bucket {
     }
 }
 
-/// The buckets that displacement has come by, breadth first.
+/// The buckets that displacement has visited, breadth first.
 struct Path {
     nodes: [Node; NODES_MAX],
     len: usize,
 }
 
-/// A bucket, and the place of its parent whose entry could move here. Roots are their own parents.
+/// A visited bucket, and the place in its parent whose entry could move here. Roots are their own parents.
 #[derive(Clone, Copy, Default)]
 struct Node {
     bucket: usize,

@@ -1,27 +1,26 @@
-//! Hopscotch hashing (Herlihy, Shavit, Tzafrir: DISC '08): every entry lies within 32 cells of its home, and a bitmap at home
-//! says in which of them; an insertion that finds a free cell farther away hops it nearer by moving others within their own
-//! neighbourhoods.
+//! Hopscotch hashing (Herlihy, Shavit, Tzafrir: DISC '08): every entry lies within 32 cells of its home, and a bitmap at the home says in
+//! which. An insertion that finds a free cell farther away moves it nearer by moving other entries within their own neighbourhoods.
 //!
-//! A look-up reads the bitmap and the cells that it names, which are mostly in one line. As the table fills up hops get longer
-//! and at last fail: insertion looks for free cells [`RANGE`] cells away at most and then refuses. Cells hold 32 bits of hash
-//! beside the entry's number; nothing wraps, the last cells have [`RANGE`] more behind them.
+//! A look-up reads the bitmap and the cells that it names, which mostly lie on one line. An insertion searches [`RANGE`] cells for a free
+//! one and then refuses; in a nearly full table it may also find no entry to move. A cell holds 32 bits of the hash and the entry's number.
+//! Probing doesn't wrap: there are [`RANGE`] more cells at the end.
 
-use crate::index::cells::{Cell, Cells};
+use crate::index::cells::{HashCell, HashCells};
 use crate::index::{Index, scale, upper};
 use crate::memory::{Filling, Region};
 use locality::prefetch;
 
-/// Cells that may hold entries of one home.
+/// How many cells a neighbourhood has.
 const NEIGHBOURHOOD: usize = u32::BITS as usize;
-/// How far away an insertion looks for a free cell.
+/// How far an insertion searches for a free cell.
 const RANGE: usize = 1024;
 
 /// The index.
 pub struct Hopscotch {
-    /// For each home a bit for each cell of its neighbourhood that holds one of its own.
+    /// For each home a bitmap of the cells of its neighbourhood that hold its entries.
     bitmaps: Region,
-    /// One for each home, and [`RANGE`] more.
-    cells: Cells,
+    /// One cell for each home, and [`RANGE`] more.
+    cells: HashCells,
     count: usize,
 }
 
@@ -58,7 +57,7 @@ impl Hopscotch {
         None
     }
 
-    /// Frees a cell nearer to home by moving an entry from it to the free cell; the cell, or `None` if nobody can move.
+    /// Moves an entry from a cell nearer to home to the free cell. Returns the cell that this frees, or `None` if no entry can move.
     fn hop(&mut self, vacant: usize) -> Option<usize> {
         for home in vacant + 1 - NEIGHBOURHOOD..vacant {
             // Homes are fewer than cells.
@@ -79,7 +78,7 @@ impl Hopscotch {
 impl Index for Hopscotch {
     type Choice = ();
 
-    /// At 75 % one insertion in twenty thousand finds nobody to hop.
+    /// At 75 % one insertion in twenty thousand finds no entry to move.
     fn load_percent((): ()) -> usize {
         66
     }
@@ -88,7 +87,7 @@ impl Index for Hopscotch {
         let count = places.max(1);
         Self {
             bitmaps: Region::zeroed(count * size_of::<u32>(), Filling::Whole),
-            cells: Cells::free(count + RANGE),
+            cells: HashCells::free(count + RANGE),
             count,
         }
     }
@@ -114,9 +113,9 @@ impl Index for Hopscotch {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         self.search(hash, |entry| {
-            near(entry);
+            prefetch_slot(entry);
             true
         })
     }
@@ -134,7 +133,7 @@ impl Index for Hopscotch {
         while vacant >= home + NEIGHBOURHOOD {
             vacant = self.hop(vacant)?;
         }
-        self.cells[vacant] = Cell { hash: hash as u32, entry: free + 1 };
+        self.cells[vacant] = HashCell { hash: hash as u32, entry: free + 1 };
         self.bitmaps_mut()[home] |= 1 << (vacant - home);
         Some(free)
     }

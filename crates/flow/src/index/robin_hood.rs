@@ -1,24 +1,24 @@
-//! Robin Hood hashing (Celis, Larson, Munro: SFCS '85): linear probing in which an entry far from its home takes the place of
-//! one that is nearer to its own, so that all are about equally far away and a miss knows where to stop.
+//! Robin Hood hashing (Celis, Larson, Munro: SFCS '85): linear probing in which an entry far from its home displaces one that is nearer to
+//! its own. All probe lengths become about equal, and a miss knows where to stop.
 //!
-//! With linear probing that means cells in the order of their homes, here even of their hashes: an insertion shifts what follows by one cell, up to the
-//! next free one, and a removal shifts it back. As a table fills up the next free cell moves away without limit, so insertion
-//! gives up after [`REACH`] cells. Cells hold 32 bits of hash beside the entry's number; nothing wraps, the last cells have
-//! [`REACH`] more behind them.
+//! With linear probing this means that cells are in the order of their homes, here even of their hashes. An insertion shifts the cells up
+//! to the next free one by one, and a removal shifts them back. As a table fills up, the next free cell moves away without limit, so
+//! insertion gives up after [`REACH`] cells. A cell holds 32 bits of the hash and the entry's number. Probing doesn't wrap: there are
+//! [`REACH`] more cells at the end.
 
-use crate::index::cells::{Cell, Cells};
+use crate::index::cells::{HashCell, HashCells};
 use crate::index::{Index, scale, upper};
 
-/// How far from its home an entry, and the free cell that its insertion needs, may be.
+/// How far an entry may lie from its home, and how far insertion searches for a free cell.
 const REACH: usize = 1024;
-/// Entries that are shown as neighbours: two cache lines.
+/// How many cells count as neighbours: two cache lines.
 const NEIGHBOURS: usize = 16;
 
 /// The index.
 pub struct RobinHood {
-    /// One for each home, and [`REACH`] more; `hash` is the upper half, which says where home is.
-    cells: Cells,
-    /// Homes.
+    /// One cell for each home, and [`REACH`] more. `hash` is the upper half, which gives the home.
+    cells: HashCells,
+    /// The number of homes.
     count: usize,
 }
 
@@ -33,7 +33,7 @@ impl RobinHood {
     fn search(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(upper(hash));
         for cell in &self.cells[home..][..REACH] {
-            // In the order of hashes, ours would have come before.
+            // Cells are in hash order, so this one would have come before.
             if cell.entry == 0 || cell.hash > upper(hash) {
                 return None;
             }
@@ -54,7 +54,7 @@ impl Index for RobinHood {
 
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
-        Self { cells: Cells::free(count + REACH), count }
+        Self { cells: HashCells::free(count + REACH), count }
     }
 
     #[inline(always)]
@@ -76,9 +76,9 @@ impl Index for RobinHood {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         self.search(hash, |entry| {
-            near(entry);
+            prefetch_slot(entry);
             true
         })
     }
@@ -93,11 +93,11 @@ impl Index for RobinHood {
         let home = self.home(upper(hash));
         let reach = &self.cells[home..][..REACH];
         let vacant = home + reach.iter().position(|cell| cell.entry == 0)?;
-        // Those that are shifted have homes that are not before ours, so that none is shifted out of its reach.
+        // The homes of shifted cells are not before this one, so none is shifted out of its reach.
         let place = home + reach[..vacant - home].partition_point(|cell| cell.hash <= upper(hash));
         let cells = &mut self.cells;
         cells.copy_within(place..vacant, place + 1);
-        cells[place] = Cell { hash: upper(hash), entry: free + 1 };
+        cells[place] = HashCell { hash: upper(hash), entry: free + 1 };
         Some(free)
     }
 
@@ -111,7 +111,7 @@ impl Index for RobinHood {
         };
         let place = home + distance;
         let mut end = place + 1;
-        // What follows moves back, up to a cell that is free or at home.
+        // The cells behind move back, up to one that is free or at home.
         while end < self.count + REACH && self.cells[end].entry != 0 && self.home(self.cells[end].hash) < end {
             end += 1;
         }

@@ -1,10 +1,10 @@
-//! The table that needs one line of far memory a look-up: open addressing over chunks of fourteen one-byte tags, where the
-//! place of a tag is the place of its entry.
+//! Open addressing over chunks of fourteen one-byte tags. The index of a tag is the slot of its entry, so a look-up needs one cache line of
+//! the index.
 //!
-//! Tags compared at once are Abseil's (Kulukundis, CppCon '17), chunks of fourteen with a count of the entries that had to go
-//! on are F14's (Bronson, Shi, 2019): the count tells a miss where to stop, and leaving needs no tombstones, so that the table
-//! never has to be rebuilt. To those we add a filter beside the count, which spares most misses the second chunk, and keep
-//! probes within a cache line of four chunks before they go to the next. Entries never move, so their places serve as slots.
+//! All tags of a chunk are compared at once, as in Abseil's Swiss tables (Kulukundis, CppCon '17). Each chunk counts the entries that
+//! overflowed to later chunks, as in F14 (Bronson, Shi, 2019): the count tells a miss where to stop, and removal needs no tombstones, so
+//! the table is never rebuilt. A filter of tags beside the count spares most misses the second chunk. Entries never move, so their places
+//! serve as slots.
 
 use crate::index::{Index, scale, tag_of, upper};
 use crate::memory::{Filling, Region};
@@ -14,12 +14,12 @@ use locality::prefetch;
 /// Places in a chunk.
 const WIDTH: usize = 14;
 const PLACES: u32 = (1 << WIDTH) - 1;
-/// The byte that counts the entries that came by this chunk and went on. Once at its limit it stays there.
+/// The byte with the number of entries that overflowed past this chunk. At its limit it stays there.
 const STRAYS: usize = 14;
 const STRAYS_MAX: u8 = u8::MAX;
-/// The byte with a bit for each eighth of the tags that such an entry may have.
+/// The byte with a filter of those entries: a bit for each tag modulo 8.
 const FILTER: usize = 15;
-/// Chunks that an insertion looks at: at a load of 99 % one in a million looks at forty.
+/// How many chunks an insertion tries: at a load of 99 % one in a million tries forty.
 const PROBES_MAX: usize = 256;
 
 /// The index.
@@ -35,21 +35,21 @@ impl Tagged {
         scale(upper(hash), self.chunks)
     }
 
-    /// How far each chunk of the probe is from the one before: double hashing, for runs of full chunks grow when probes go
-    /// to neighbours. The number of chunks is prime, so a probe comes by all of them.
+    /// The distance between chunks of a probe: double hashing, since with linear probing runs of full chunks grow. The number of chunks is
+    /// prime, so a probe visits all of them.
     #[inline(always)]
     const fn stride(&self, hash: u64) -> usize {
         1 + scale(hash as u32, self.chunks - 1)
     }
 
-    /// The chunk behind this one.
+    /// The next chunk of the probe.
     #[inline(always)]
     const fn next(&self, chunk: usize, stride: usize) -> usize {
         let next = chunk + stride;
         if next < self.chunks { next } else { next - self.chunks }
     }
 
-    /// How many chunks a probe looks at before it gives up.
+    /// How many chunks a probe visits at most.
     const fn probes(&self) -> usize {
         if self.chunks < PROBES_MAX { self.chunks } else { PROBES_MAX }
     }
@@ -69,7 +69,7 @@ impl Tagged {
         unsafe { self.region.base().cast::<Tags>().add(at).as_mut() }
     }
 
-    /// The first match behind the first chunk, for the few that are there.
+    /// The first match after the first chunk. Few entries are there.
     #[inline(never)]
     fn find_on(&self, hash: u64, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         let (mut at, stride, tag) = (self.home(hash), self.stride(hash), tag_of(hash));
@@ -123,7 +123,7 @@ impl Index for Tagged {
     }
 
     #[inline(always)]
-    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+    fn guess(&self, hash: u64, mut prefetch_slot: impl FnMut(u32)) -> Option<u32> {
         let (home, tag) = (self.home(hash), tag_of(hash));
         let chunk = self.chunk(home);
         let mask = chunk.matches(tag) & PLACES;
@@ -132,19 +132,19 @@ impl Index for Tagged {
                 return None;
             }
             return self.find_on(hash, &mut |slot| {
-                near(slot);
+                prefetch_slot(slot);
                 true
             });
         }
         let guess = slot(home, mask);
-        near(guess);
+        prefetch_slot(guess);
         let mut others = mask & (mask - 1);
-        // As in cuckoo hashing.
+        // The bound is for the compiler, as in `cuckoo.rs`.
         for _ in 1..WIDTH {
             if others == 0 {
                 break;
             }
-            near(slot(home, others));
+            prefetch_slot(slot(home, others));
             others &= others - 1;
         }
         Some(guess)
@@ -173,12 +173,12 @@ impl Index for Tagged {
             let mask = self.chunk(at).matches(0) & PLACES;
             if mask != 0 {
                 self.chunk_mut(at).0[mask.trailing_zeros() as usize] = tag;
-                let mut passed = home;
-                while passed != at {
-                    let chunk = self.chunk_mut(passed);
+                let mut chunk_at = home;
+                while chunk_at != at {
+                    let chunk = self.chunk_mut(chunk_at);
                     chunk.0[STRAYS] = chunk.0[STRAYS].saturating_add(1);
                     chunk.0[FILTER] |= 1 << (tag % 8);
-                    passed = self.next(passed, stride);
+                    chunk_at = self.next(chunk_at, stride);
                 }
                 return Some(slot(at, mask));
             }
@@ -204,16 +204,16 @@ impl Index for Tagged {
             }
         }
         self.chunk_mut(target).0[place] = 0;
-        let mut passed = home;
-        while passed != target {
-            let chunk = self.chunk_mut(passed);
+        let mut chunk_at = home;
+        while chunk_at != target {
+            let chunk = self.chunk_mut(chunk_at);
             if chunk.0[STRAYS] < STRAYS_MAX {
                 chunk.0[STRAYS] -= 1;
                 if chunk.0[STRAYS] == 0 {
                     chunk.0[FILTER] = 0;
                 }
             }
-            passed = self.next(passed, stride);
+            chunk_at = self.next(chunk_at, stride);
         }
         true
     }
@@ -228,7 +228,7 @@ impl Index for Tagged {
     }
 }
 
-/// Whether an entry with this tag may have come by this chunk and gone on.
+/// True if an entry with this tag may have overflowed past this chunk.
 #[inline(always)]
 const fn may_stray(chunk: &Tags, tag: u8) -> bool {
     chunk.0[FILTER] >> (tag % 8) & 1 != 0

@@ -12,7 +12,7 @@ fn mix(number: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Entries and their hashes; free slots are reused last in, first out, as the slab does.
+/// Entries and their hashes. Free slots are reused last in, first out, as in the slab.
 struct Model {
     index: AnyIndex,
     hashes: HashMap<u32, u64>,
@@ -48,9 +48,9 @@ impl Model {
         for (slot, hash) in &self.hashes {
             assert_eq!(self.index.find(*hash, |other| other == *slot), Some(*slot));
             let mut shown = Vec::new();
-            let guess = self.index.guess(*hash, |near| shown.push(near));
+            let guess = self.index.guess(*hash, |prefetch_slot| shown.push(prefetch_slot));
             assert!(guess.is_some_and(|guess| shown.contains(&guess)), "what is there is guessed somehow");
-            let any = self.index.guess_any(*hash, |near| shown.push(near));
+            let any = self.index.guess_any(*hash, |prefetch_slot| shown.push(prefetch_slot));
             assert!(any == guess && guess.is_some_and(|guess| shown.contains(&guess)));
         }
         for absent in 0..if cfg!(miri) { 10 } else { 1000 } {
@@ -91,7 +91,7 @@ fn filled_up_and_emptied_over_and_over() {
     }
 }
 
-/// At the load of a full table entries come and go for long, and nobody is refused.
+/// At the load of a full table, entries come and go for long without a failed insertion.
 #[test]
 fn churn_at_full_load_refuses_nobody() {
     for kind in IndexKind::ALL {
@@ -110,7 +110,7 @@ fn churn_at_full_load_refuses_nobody() {
     }
 }
 
-/// Whatever the hashes, nothing is lost; how many fit is the design's matter.
+/// With any hashes no entry is lost. How many fit depends on the design.
 #[test]
 fn equal_hashes_end_in_a_refusal_or_fit() {
     for kind in IndexKind::ALL {

@@ -1,9 +1,9 @@
-//! Buckets under a sequence lock (Lameter, 2005; in the memory model of C++ and Rust by Boehm, "Can seqlocks get along with
-//! programming language memory models?", MSPC '12): a version that is odd while a writer is in. Readers write nothing; they
-//! read the words in between two looks at the version, and what they read counts if it was the same even number.
+//! Buckets under a seqlock (Lameter, 2005; in the memory model of C++ and Rust: Boehm, "Can seqlocks get along with programming language
+//! memory models?", MSPC '12). The version is odd while a writer is inside. Readers write nothing: they read the words between two reads of
+//! the version, and the result is valid if both reads gave the same even number.
 //!
-//! All words are atomics read and written Relaxed, so that a reader that came at the wrong time has read nonsense, which it
-//! throws away, and not raced.
+//! All words are atomics with Relaxed accesses. So a reader that overlaps with a writer reads inconsistent words, which it discards,
+//! without a data race.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -14,12 +14,12 @@ use packet::{Nanos, Words};
 use crate::shared::sync::{AtomicU64, Ordering, Pause, broken, fence};
 use crate::tags::equal_bytes;
 
-/// Odd while a writer is in; two more after each that changed anything.
+/// The version: odd while a writer is inside; it grows by 2 with each writer that changed anything.
 const VERSION: usize = 0;
-/// A byte for each place: its entry's tag, or 0 if the place is free.
+/// The tags: a byte for each place, 0 if the place is free.
 const TAGS: usize = 1;
-/// Bits 0 to 7: which places hold guests, entries whose first bucket is another. 16 to 31: the number of strays, entries whose
-/// first bucket is this and that are in their second. 32 to 63: for each tag modulo 32, whether a stray may have it.
+/// Bits 0 to 7: the places that hold guests, entries whose first bucket is another one. Bits 16 to 31: the number of strays, entries of
+/// this first bucket that lie in their second. Bits 32 to 63: a filter of the strays' tags modulo 32.
 const STRAYS: usize = 2;
 const HEAD: usize = 3;
 
@@ -43,66 +43,66 @@ impl<K, V, const WIDTH: usize> Copy for Bucket<'_, K, V, WIDTH> {}
 
 impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
     const ENTRY: usize = 1 + K::COUNT + V::COUNT;
-    /// Words from one bucket to the next: whole cache lines, except where a model checker counts every word.
+    /// Words from one bucket to the next: whole cache lines, except under the model checker, where every word counts.
     pub(super) const STRIDE: usize = {
         assert!(WIDTH >= 1 && WIDTH <= 8, "a bucket has 1 to 8 places");
         (HEAD + WIDTH * Self::ENTRY).next_multiple_of(if cfg!(loom) { 1 } else { CACHE_LINE / size_of::<u64>() })
     };
     const PLACES: u32 = (1 << WIDTH) - 1;
 
-    /// Bucket number `at` of these.
+    /// Bucket number `at`.
     #[inline(always)]
     pub(super) fn of(words: &'a [AtomicU64], at: usize) -> Self {
         Self { words: &words[at * Self::STRIDE..][..Self::STRIDE], entries: PhantomData }
     }
 
-    /// The version to read under; `None` while a writer is in.
+    /// The version for a read; `None` while a writer is inside.
     #[inline(always)]
     pub(super) fn version(&self) -> Option<u64> {
-        // ORDERING: Acquire pairs with the Release in `Held::drop`: the words are at least as new as this version.
+        // ORDERING: Acquire pairs with the Release in `BucketGuard::drop`: the words are at least as new as this version.
         let version = self.words[VERSION].load(Ordering::Acquire);
         version.is_multiple_of(2).then_some(version)
     }
 
-    /// Whether all that was read since is of this version.
+    /// True if all words read since [`version`](Self::version) belong to this version.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u64) -> bool {
         if broken!(Unchecked) {
             return true;
         }
         if !broken!(LateWords) {
-            // ORDERING: Acquire pairs with the Release fence in `lock`: if a word was read that a writer wrote, the load below
-            // sees that writer's odd version or a later one.
+            // ORDERING: Acquire pairs with the Release fence in `lock`: if this core read a word of a writer, the load below sees that
+            // writer's odd version or a later one.
             fence(Ordering::Acquire);
         }
         // ORDERING: Relaxed. The fence keeps it behind the words.
         self.words[VERSION].load(Ordering::Relaxed) == version
     }
 
-    /// Keeps other writers out, and has readers try again once anything is changed.
+    /// Locks the bucket against other writers. Readers retry if anything changes.
     #[inline]
-    pub(super) fn lock(self) -> Held<'a, K, V, WIDTH> {
+    pub(super) fn lock(self) -> BucketGuard<'a, K, V, WIDTH> {
         let mut pause = Pause::default();
         let lock = &self.words[VERSION];
         loop {
             // ORDERING: Relaxed. Only a guess; the exchange decides.
             let version = lock.load(Ordering::Relaxed);
-            // ORDERING: Acquire pairs with the Release in `Held::drop`: the last writer's words are seen. The failure is Relaxed,
-            // for nothing is read on it.
+            // ORDERING: Acquire pairs with the Release in `BucketGuard::drop`, so this core sees the last writer's words. Relaxed on
+            // failure: nothing is read then.
             let exchange = |odd| lock.compare_exchange_weak(version, odd, Ordering::Acquire, Ordering::Relaxed);
             if version.is_multiple_of(2) && exchange(version + 1).is_ok() {
                 if !broken!(EarlyWords) {
-                    // ORDERING: Release pairs with the Acquire fence in `is_still`: whoever reads a word written from here on
-                    // finds the odd version.
+                    // ORDERING: Release pairs with the Acquire fence in `is_still`: a reader that sees a word written from here on also
+                    // sees the odd version.
                     fence(Ordering::Release);
                 }
-                return Held { bucket: self, version, is_changed: false };
+                return BucketGuard { bucket: self, version, is_changed: false };
             }
             pause.wait();
         }
     }
 
-    /// The place among those in `mask` whose entry has this tag and key.
+    /// The place in `mask` whose entry has this tag and key.
     #[inline(always)]
     pub(super) fn find(&self, tag: u8, key: &[u64], mask: u32) -> Option<usize> {
         let mut mask = equal_bytes(self.tags(), tag) & mask & Self::PLACES;
@@ -122,7 +122,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
         Nanos(load(&self.entry(place)[0]))
     }
 
-    /// The words of the value; a reader must know that they belong together before it makes a value of them.
+    /// The words of the value. A reader must check the version before it makes a value of them.
     #[inline(always)]
     pub(super) fn value(&self, place: usize) -> V::Array {
         let mut value = V::ZEROS;
@@ -139,7 +139,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
         (mask != 0).then_some(mask.trailing_zeros() as usize)
     }
 
-    /// The places that are taken.
+    /// A bit mask of the places that are taken.
     #[inline]
     pub(super) fn taken(&self) -> u32 {
         !equal_bytes(self.tags(), 0) & Self::PLACES
@@ -151,25 +151,25 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
         (self.tags() >> (place * 8)) as u8
     }
 
-    /// The places that hold guests.
+    /// A bit mask of the places that hold guests.
     #[inline(always)]
     pub(super) fn guests(&self) -> u32 {
         load(&self.words[STRAYS]) as u32 & 0xff
     }
 
-    /// Whether a key with this tag whose first bucket this is may be in its second. It is never denied wrongly.
+    /// True if a key with this tag and this first bucket may lie in its second. There are no false negatives.
     #[inline(always)]
     pub(super) fn may_stray(&self, tag: u8) -> bool {
         load(&self.words[STRAYS]) >> FILTER & 1 << (tag % 32) != 0
     }
 
-    /// Brings the head near.
+    /// Prefetches the bucket's head.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         prefetch::address(self.words.as_ptr().cast());
     }
 
-    /// Brings the entries with this tag near.
+    /// Prefetches the entries with this tag.
     #[inline(always)]
     pub(super) fn prefetch_entries(&self, tag: u8) {
         let mut mask = equal_bytes(self.tags(), tag) & Self::PLACES;
@@ -180,7 +180,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
                 prefetch::address(line);
                 line = line.wrapping_add(CACHE_LINE);
             }
-            // It may end a line further than its length says.
+            // An entry that isn't aligned may span one line more.
             prefetch::address(entry.end.cast::<u8>().wrapping_sub(1));
             mask &= mask - 1;
         }
@@ -199,27 +199,27 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
 
 #[inline(always)]
 fn load(word: &AtomicU64) -> u64 {
-    // ORDERING: Relaxed. A reader's are ordered by the version's Acquire load before and the Acquire fence behind them; a
-    // writer's by the exchange in `lock`; a guess's are checked under the lock.
+    // ORDERING: Relaxed. Readers are ordered by the Acquire load of the version before and the Acquire fence behind. Writers are ordered by
+    // the exchange in `lock`. Guesses are checked under the lock.
     word.load(Ordering::Relaxed)
 }
 
 #[inline(always)]
 fn store(word: &AtomicU64, content: u64) {
-    // ORDERING: Relaxed. Behind the Release fence in `lock` and before the Release store in `Held::drop`, which pair with the
-    // reader's.
+    // ORDERING: Relaxed. The store lies between the Release fence in `lock` and the Release store in `BucketGuard::drop`, which pair with
+    // the reader's accesses.
     word.store(content, Ordering::Relaxed);
 }
 
-/// A bucket that no other writer is in, until this goes.
-pub(super) struct Held<'a, K, V, const WIDTH: usize> {
+/// A bucket locked against other writers until this is dropped.
+pub(super) struct BucketGuard<'a, K, V, const WIDTH: usize> {
     bucket: Bucket<'a, K, V, WIDTH>,
-    /// The even one from before.
+    /// The version before locking.
     version: u64,
     is_changed: bool,
 }
 
-impl<'a, K, V, const WIDTH: usize> Deref for Held<'a, K, V, WIDTH> {
+impl<'a, K, V, const WIDTH: usize> Deref for BucketGuard<'a, K, V, WIDTH> {
     type Target = Bucket<'a, K, V, WIDTH>;
 
     #[inline(always)]
@@ -228,18 +228,18 @@ impl<'a, K, V, const WIDTH: usize> Deref for Held<'a, K, V, WIDTH> {
     }
 }
 
-impl<K, V, const WIDTH: usize> Drop for Held<'_, K, V, WIDTH> {
-    /// An unchanged bucket gets its version back, so that nobody reads it again in vain.
+impl<K, V, const WIDTH: usize> Drop for BucketGuard<'_, K, V, WIDTH> {
+    /// An unchanged bucket gets its old version back, so that readers needn't retry.
     #[inline]
     fn drop(&mut self) {
         let version = if self.is_changed { self.version + 2 } else { self.version };
         let order = if broken!(EarlyVersion) { Ordering::Relaxed } else { Ordering::Release };
-        // ORDERING: Release pairs with the Acquire in `version` and in `lock`: whoever sees this version sees the words.
+        // ORDERING: Release pairs with the Acquire in `version` and in `lock`: a core that sees this version sees the words.
         self.bucket.words[VERSION].store(version, order);
     }
 }
 
-impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
+impl<K: Words, V: Words, const WIDTH: usize> BucketGuard<'_, K, V, WIDTH> {
     /// Puts an entry at a free place.
     #[inline]
     pub(super) fn put(&mut self, place: usize, tag: u8, is_guest: bool, key: &[u64], value: &[u64], deadline: Nanos) {
@@ -250,7 +250,7 @@ impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
         self.set_head(place, tag, is_guest);
     }
 
-    /// Gives the entry a value and a deadline.
+    /// Sets the entry's value and deadline.
     #[inline]
     pub(super) fn set(&mut self, place: usize, value: &[u64], deadline: Nanos) {
         self.is_changed = true;
@@ -261,7 +261,7 @@ impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
         }
     }
 
-    /// Puts a copy of the other bucket's entry at a free place.
+    /// Copies an entry of the other bucket to a free place.
     pub(super) fn copy(&mut self, place: usize, from: &Self, from_place: usize, is_guest: bool) {
         for (to, from) in self.entry(place).iter().zip(from.entry(from_place)) {
             store(to, load(from));
@@ -286,7 +286,7 @@ impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
         }
     }
 
-    /// An entry of this tag whose first bucket this is has gone to its second.
+    /// Counts an entry of this tag that went to its second bucket.
     pub(super) fn add_stray(&mut self, tag: u8) {
         self.is_changed = true;
         let strays = load(&self.words[STRAYS]);
@@ -294,7 +294,7 @@ impl<K: Words, V: Words, const WIDTH: usize> Held<'_, K, V, WIDTH> {
         store(&self.words[STRAYS], (strays + STRAY) | 1 << (u32::from(tag % 32) + FILTER));
     }
 
-    /// One of the strays is gone. The filter forgets when the last one is.
+    /// Uncounts a stray. At 0 the filter is cleared.
     pub(super) fn remove_stray(&mut self) {
         self.is_changed = true;
         let strays = load(&self.words[STRAYS]);

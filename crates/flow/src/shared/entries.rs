@@ -1,13 +1,13 @@
-//! Entries that are locked one by one: who steps on a flow that is known writes the entry's lines and no others. What
-//! changes which flows are known (coming, going, ageing) takes the lock of the stripe that the flow falls into.
+//! A shared table with a guard for each entry. A step on a known flow writes the entry's cache lines and no others. Adding, removing and
+//! ageing flows take the lock of the flow's stripe.
 //!
-//! A core follows a [signpost](super::signposts) to a slot, locks the entry that lies there, and holds it against its key. If
-//! that is another's, or there was no signpost, it takes the stripe's lock, under which a [`Table`] knows every flow. An entry
-//! holds a key only while that key is in its stripe's table, so the two ways can't both find one, or each a different one.
-//! Whoever holds an entry waits for nobody; whoever holds a stripe waits for entries alone. So there is no deadlock.
+//! A core follows a [signpost](super::signposts) to a cell, locks the entry there and compares the key. If there is no signpost or the key
+//! differs, it takes the stripe's lock, under which a [`Table`] finds every flow. A cell holds a key only while the stripe's table has that
+//! key, so both ways find the same entry. The holder of an entry waits for nothing, and the holder of a stripe waits for entries only, so
+//! there is no deadlock.
 //!
-//! The table's deadline of a flow is at most that of the entry, which steps move later without telling: the table learns
-//! when it would reclaim or evict the flow, as its timing wheel learns it from the table.
+//! A flow's deadline in the table is at most the deadline in its entry, as steps move the latter without telling the table. The table
+//! learns the true deadline when it would expire or evict the flow.
 
 use alloc::boxed::Box;
 
@@ -15,85 +15,85 @@ use locality::{pages, prefetch};
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Locking, Pass, Places};
+use crate::shared::guard::{EntryCell, EntryOutcome, Fate, Guard, GuardedEntry, Locking, SlotPlaces, StepPermit};
 use crate::shared::signposts::Signposts;
-use crate::shared::spin::Spin;
+use crate::shared::spin::SpinLock;
 use crate::shared::striped::share;
 use crate::shared::{Insertion, SharedTable};
-use crate::slab::told;
+use crate::slab::nonzero_deadline;
 use crate::{Eviction, Hint, Index, Plan, Slot, Table};
 
-/// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
+/// The most stripes: enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
 const STRIPES_MAX: usize = 256;
-/// Flows to a stripe at least.
+/// The fewest flows a stripe.
 const STRIPE_FLOWS: usize = 64;
-/// Where a stripe's number begins in a hash: the table inside goes by the lowest byte and the upper half, and its index by
-/// the upper bits of that.
+/// The first of the hash bits that number the stripe. The table inside uses the lowest byte and the upper half, and the signposts the upper
+/// half.
 const STRIPE_SHIFT: u32 = 16;
-/// How often the table may learn that a flow lives on before a search is given up: more than lie in one place.
+/// How often a search finds a flow with an outdated deadline before it gives up: more than there are flows in one neighbourhood.
 const TRIES: usize = 64;
-/// Units of ageing that [`SharedTable::insert`] may cost when there is no room.
+/// How many units of ageing [`SharedTable::insert`] may do if there is no room.
 const RECLAIMS: usize = 8;
 
-/// The table. With each stripe goes an `X` of the caller's, under the stripe's lock; entries are guarded by `G`.
+/// A shared flow table with a guard `G` for each entry. Each stripe also holds an `X` of the caller's, under the stripe's lock.
 pub struct Entries<K: Key, V: Copy + Send + Sync + 'static, I = CuckooPp, X = (), G: Guard = Locking> {
     signposts: Signposts,
     cells: Box<[G::Cell<K, V>]>,
     stripes: Box<[Stripe<K, I, X, G>]>,
-    bursts: G::Bursts,
-    /// Places of a stripe's entries.
+    epochs: G::Epochs,
+    /// How many cells each stripe has.
     places: usize,
     seed: u64,
 }
 
 #[repr(align(128))]
-struct Stripe<K, I, X, G: Guard>(Spin<Ledger<K, I, X, G>>);
+struct Stripe<K, I, X, G: Guard>(SpinLock<StripeState<K, I, X, G>>);
 
-/// Which flows of a stripe there are.
-struct Ledger<K, I, X, G: Guard> {
+/// The part of a stripe under its lock: which flows there are.
+struct StripeState<K, I, X, G: Guard> {
     table: Table<K, (), I>,
     places: G::Places,
     own: X,
 }
 
-/// A flow that was taken out, and the slot that it had.
-pub type Ended<K, V, G> = (Slot, Entry<K, V, <G as Guard>::Sum>);
+/// A removed flow and the slot that it had.
+pub type RemovedFlow<K, V, G> = (Slot, GuardedEntry<K, V, <G as Guard>::Sum>);
 
-/// A stripe whose lock is held.
-pub struct Held<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Locking> {
-    ledger: &'a mut Ledger<K, I, X, G>,
+/// A stripe whose lock this core holds.
+pub struct StripeGuard<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Locking> {
+    state: &'a mut StripeState<K, I, X, G>,
     signposts: &'a Signposts,
     cells: &'a [G::Cell<K, V>],
-    bursts: &'a G::Bursts,
+    epochs: &'a G::Epochs,
     part: usize,
 }
 
 impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entries<K, V, I, X, G> {
-    /// An empty table as planned, cut into so many stripes, each with what `own` makes for so many slots. Each has room for
-    /// more than its share, as hashes don't cut evenly. `bursts` are those of the cores that will use it.
+    /// An empty table cut into so many stripes. `own` makes the caller's part of a stripe, for so many slots. Each stripe has room for more
+    /// than its share, as hashes don't spread evenly. `epochs` are those of the cores that will use the table.
     ///
     /// # Panics
-    /// As [`Table::planned`] does, and when the number is not a power of two up to 2^12.
+    /// As [`Table::planned`] does, and if the number is not a power of two up to 2^12.
     #[must_use]
-    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X, bursts: G::Bursts) -> Self {
+    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X, epochs: G::Epochs) -> Self {
         assert!(stripes.is_power_of_two() && stripes <= 1 << 12, "the number of stripes is a power of two up to 2^12");
         let capacity = share(plan.capacity, stripes);
         let stripes: Box<[_]> = (0..stripes)
             .map(|_| {
                 let table = Table::planned(Plan { capacity, ..plan });
-                let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &bursts));
-                Stripe(Spin::new(Ledger { table, places, own }))
+                let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &epochs));
+                Stripe(SpinLock::new(StripeState { table, places, own }))
             })
             .collect();
-        let slots = stripes[0].0.with(|ledger| ledger.table.slots());
+        let slots = stripes[0].0.with(|state| state.table.slots());
         let places = G::Places::count(slots);
         let cells = pages::boxed((0..places * stripes.len()).map(|_| G::Cell::empty()));
         assert!(cells.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
         let signposts = Signposts::new(stripes.len(), slots);
-        Self { signposts, cells, stripes, bursts, places, seed: plan.seed }
+        Self { signposts, cells, stripes, epochs, places, seed: plan.seed }
     }
 
-    /// How many stripes suit so many flows.
+    /// The number of stripes that suits so many flows.
     #[must_use]
     pub const fn stripes_for(flows: usize) -> usize {
         let fair = flows / STRIPE_FLOWS;
@@ -101,20 +101,20 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         bounded.next_power_of_two()
     }
 
-    /// How many stripes there are.
+    /// The number of stripes.
     #[must_use]
     pub const fn stripes(&self) -> usize {
         self.stripes.len()
     }
 
-    /// Brings what leads to the flow's entry near.
+    /// Prefetches the flow's signpost.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.signposts.prefetch(self.part(hash), hash);
     }
 
-    /// Brings the entry near to which the hash probably leads, and says which it is. What [`prefetch`](Self::prefetch) asked
-    /// for should be near by now.
+    /// Prefetches the entry to which the hash probably leads, and returns a hint for [`step`](Self::step). Call
+    /// [`prefetch`](Self::prefetch) some time before.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         let Some(at) = self.find(hash) else { return Hint::NOWHERE };
@@ -125,31 +125,31 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         Hint(at)
     }
 
-    /// Works on the key's entry without the stripe's lock, if it is found so and the guard can grant what `work` does to it; what
-    /// `work` returns. `None` of the search proves nothing: [`stripe`](Self::stripe) does. `work` must not make the deadline
-    /// earlier, nor a flow assured, and where it returns `None` it must have done nothing.
+    /// Runs `work` on the key's entry without the stripe's lock and returns its result. `None` means that the entry wasn't found this way,
+    /// or that the guard doesn't allow the change; it proves nothing, so call [`stripe`](Self::stripe) then. `work` must not make the
+    /// deadline earlier nor protect the flow, and if it returns `None` it must have changed nothing.
     ///
     /// # Panics
-    /// When the core may not step: it has not [entered](Pass::enter), or its pass is for another table.
+    /// If the core may not step: it has not [entered](StepPermit::enter), or its permit is for another table.
     #[inline(always)]
     pub fn step<T>(
         &self,
-        pass: &G::Pass,
+        permit: &G::Permit,
         key: &K,
         hash: u64,
         hint: Hint,
-        mut work: impl FnMut(&mut Entry<K, V, G::Sum>) -> Option<T>,
+        mut work: impl FnMut(&mut GuardedEntry<K, V, G::Sum>) -> Option<T>,
     ) -> Option<T> {
-        assert!(pass.admits(&self.bursts), "a core enters before it steps");
+        assert!(permit.admits(&self.epochs), "a core enters before it steps");
         let mut at = hint.0;
         loop {
-            // The work is in one place, so that it is compiled into this one.
+            // One call site, so that `work` is inlined here.
             if let Some(cell) = self.cells.get(at as usize)
                 && let Some(result) = cell.step(key, &mut work)
             {
                 return result;
             }
-            // Anything may have happened since the hint was given.
+            // The hint may be out of date.
             if at != hint.0 {
                 return None;
             }
@@ -157,46 +157,48 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         }
     }
 
-    /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever. A core
-    /// [leaves](Pass::leave) before it comes here.
-    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
+    /// Runs `work` on the hash's stripe with its lock held. It deadlocks if `work` uses the table otherwise. A core must
+    /// [leave](StepPermit::leave) its burst before.
+    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut StripeGuard<'_, K, V, I, X, G>) -> T) -> T {
         self.nth_stripe(self.part(hash), work)
     }
 
-    /// The same with the stripe of this number.
+    /// Like [`stripe`](Self::stripe), for the stripe of this number.
     ///
     /// # Panics
-    /// When there is no such stripe.
-    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
-        let Self { signposts, bursts, .. } = self;
+    /// If there is no such stripe.
+    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut StripeGuard<'_, K, V, I, X, G>) -> T) -> T {
+        let Self { signposts, epochs, .. } = self;
         let cells = &self.cells[part * self.places..][..self.places];
-        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts, cells, bursts, part }))
+        self.stripes[part].0.with(|state| work(&mut StripeGuard { state, signposts, cells, epochs, part }))
     }
 
-    /// Visits a copy of every flow, stripe by stripe, each while its stripe is locked.
-    pub fn each(&self, mut visit: impl FnMut(Entry<K, V, G::Sum>)) {
+    /// Visits a copy of every flow, stripe by stripe, with the stripe's lock held.
+    pub fn each(&self, mut visit: impl FnMut(GuardedEntry<K, V, G::Sum>)) {
         for part in 0..self.stripes.len() {
-            self.nth_stripe(part, |stripe| stripe.cells.iter().filter_map(Cell::copy).for_each(&mut visit));
+            self.nth_stripe(part, |stripe| stripe.cells.iter().filter_map(EntryCell::copy).for_each(&mut visit));
         }
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.len())).sum()
+        self.stripes.iter().map(|stripe| stripe.0.with(|state| state.table.len())).sum()
     }
 
-    /// The most flows that there ever were in each stripe, added up.
+    /// The most flows that each stripe ever had, added up.
     #[must_use]
     pub fn high_water(&self) -> usize {
-        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.high_water())).sum()
+        self.stripes.iter().map(|stripe| stripe.0.with(|state| state.table.high_water())).sum()
     }
 
-    /// What the table takes, in bytes.
+    /// The table's memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inside = |stripe: &Stripe<K, I, X, G>| {
-            stripe.0.with(|Ledger { table, places, .. }| table.memory_bytes() - size_of_val(table) + places.bytes())
+            stripe
+                .0
+                .with(|StripeState { table, places, .. }| table.memory_bytes() - size_of_val(table) + places.bytes())
         };
         let stripes = size_of_val(&*self.stripes) + self.stripes.iter().map(inside).sum::<usize>();
         size_of::<Self>() + stripes + size_of_val(&*self.cells) + self.signposts.bytes()
@@ -207,7 +209,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
         (hash >> STRIPE_SHIFT) as usize & (self.stripes.len() - 1)
     }
 
-    /// Where the hash's signpost leads, counted over all stripes.
+    /// The cell that the hash's signpost names, counted over all stripes.
     #[inline(always)]
     fn find(&self, hash: u64) -> Option<u32> {
         let part = self.part(hash);
@@ -216,106 +218,111 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entri
     }
 }
 
-impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K, V, I, X, G> {
-    /// What the caller keeps with the stripe.
+impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> StripeGuard<'_, K, V, I, X, G> {
+    /// The caller's part of the stripe.
     pub const fn own(&mut self) -> &mut X {
-        &mut self.ledger.own
+        &mut self.state.own
     }
 
     /// The key's flow, whether or not its deadline has passed.
     #[must_use]
     pub fn find(&self, key: &K, hash: u64) -> Option<Slot> {
-        self.ledger.table.find(key, hash)
+        self.state.table.find(key, hash)
     }
 
-    /// Works on a flow while nobody else does, and ends it there and then if so decided.
+    /// Runs `work` on a flow while no core steps on it, and removes the flow if `work` says so.
     ///
     /// # Panics
-    /// When there is no flow at the slot.
-    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate)) -> T {
-        let place = self.ledger.places.of(slot.index());
+    /// If there is no flow at the slot.
+    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut GuardedEntry<K, V, G::Sum>) -> (T, Fate)) -> T {
+        let place = self.state.places.of(slot.index());
         let (result, decided) = self.cells[place].decide(work);
-        let (deadline, assured) = match decided {
-            Decided::Here(deadline, assured) => (deadline, assured),
-            Decided::Moves(entry) => {
-                let Ledger { table, places, .. } = &mut *self.ledger;
-                places.give(slot.index(), self.bursts);
-                let to = places.take(slot.index(), self.bursts);
+        let (deadline, protected) = match decided {
+            EntryOutcome::Here(deadline, protected) => (deadline, protected),
+            EntryOutcome::Moves(entry) => {
+                let StripeState { table, places, .. } = &mut *self.state;
+                places.give(slot.index(), self.epochs);
+                let to = places.take(slot.index(), self.epochs);
                 self.cells[to].put(entry);
                 self.signposts.redirect(self.part, table.hash(&entry.key), place as u32, to as u32);
-                (entry.deadline, entry.assured)
+                (entry.deadline, entry.protected)
             }
-            Decided::Gone => {
-                let Ledger { table, places, .. } = &mut *self.ledger;
+            EntryOutcome::Gone => {
+                let StripeState { table, places, .. } = &mut *self.state;
                 let hash = table.hash(table.key(slot));
                 table.remove(slot);
-                places.give(slot.index(), self.bursts);
+                places.give(slot.index(), self.epochs);
                 self.signposts.clear(self.part, hash, place as u32);
                 return result;
             }
         };
-        self.tell(slot, deadline, assured);
+        self.update_table(slot, deadline, protected);
         result
     }
 
-    /// Adds a flow whose key is not in, last stepped on at `now`; `None` when there is no room.
+    /// Adds a flow whose key is not in the table, with a last step at `now`; `None` if there is no room.
     pub fn insert(
         &mut self,
         key: K,
         hash: u64,
         (value, deadline, now): (V, Nanos, Nanos),
-        assured: bool,
+        protected: bool,
     ) -> Option<Slot> {
-        let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured };
-        let place = self.ledger.places.take(slot.index(), self.bursts);
+        let slot = self.state.table.insert(key, hash, (), deadline, now)?;
+        let entry =
+            GuardedEntry { key, deadline: nonzero_deadline(deadline), now, value, sum: G::Sum::default(), protected };
+        let place = self.state.places.take(slot.index(), self.epochs);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
-        if assured {
-            self.ledger.table.assure(slot);
+        if protected {
+            self.state.table.protect(slot);
         }
         Some(slot)
     }
 
-    /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
-    pub fn reclaim(&mut self, now: Nanos) -> Option<Ended<K, V, G>> {
-        let slot = self.ledger.table.reclaim(now)?;
-        self.bury(slot, now).map(|entry| (slot, entry))
+    /// Does one bounded unit of ageing. Returns the flow that it removed; after `None` there may be more work.
+    pub fn reclaim(&mut self, now: Nanos) -> Option<RemovedFlow<K, V, G>> {
+        let slot = self.state.table.reclaim(now)?;
+        self.remove_expired(slot, now).map(|entry| (slot, entry))
     }
 
-    /// Whether [`reclaim`](Self::reclaim) may have more to do.
+    /// True if [`reclaim`](Self::reclaim) may have more work.
     #[must_use]
     pub const fn is_due(&self, now: Nanos) -> bool {
-        self.ledger.table.is_due(now)
+        self.state.table.is_due(now)
     }
 
-    /// Ends the flow if its deadline has passed.
+    /// Removes the flow if its deadline has passed.
     ///
     /// # Panics
-    /// When there is no flow at the slot.
-    pub fn bury(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V, G::Sum>> {
+    /// If there is no flow at the slot.
+    pub fn remove_expired(&mut self, slot: Slot, now: Nanos) -> Option<GuardedEntry<K, V, G::Sum>> {
         self.decide(slot, |entry| if entry.deadline <= now { (Some(*entry), Fate::Goes) } else { (None, Fate::Stays) })
     }
 
-    /// Ends a flow whose deadline has passed among those that lie where a new one with this hash would go.
-    pub fn bury_near(&mut self, hash: u64, now: Nanos) -> Option<Ended<K, V, G>> {
+    /// Removes an expired flow in the neighbourhood in which a new one with this hash would lie.
+    pub fn remove_expired_near(&mut self, hash: u64, now: Nanos) -> Option<RemovedFlow<K, V, G>> {
         for _ in 0..TRIES {
-            let slot = self.ledger.table.dead_near(hash, now)?;
-            if let Some(entry) = self.bury(slot, now) {
+            let slot = self.state.table.expired_near(hash, now)?;
+            if let Some(entry) = self.remove_expired(slot, now) {
                 return Some((slot, entry));
             }
         }
         None
     }
 
-    /// Ends the flow that makes room for one with this hash, if one may.
-    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<Ended<K, V, G>> {
+    /// Evicts a flow for a new one with this hash, if one may be evicted.
+    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<RemovedFlow<K, V, G>> {
         for last in (0..TRIES).rev() {
-            let slot = self.ledger.table.victim(eviction, hash)?;
-            let told = self.ledger.table.deadline(slot);
-            let decide = |entry: &mut Entry<K, V, G::Sum>| {
-                // The choice may have gone by a deadline that is out of date.
-                if last > 0 && entry.deadline != told { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
+            let slot = self.state.table.victim(eviction, hash)?;
+            let table_deadline = self.state.table.deadline(slot);
+            let decide = |entry: &mut GuardedEntry<K, V, G::Sum>| {
+                // The table's deadline, by which it chose, may be out of date.
+                if last > 0 && entry.deadline != table_deadline {
+                    (None, Fate::Stays)
+                } else {
+                    (Some(*entry), Fate::Goes)
+                }
             };
             if let Some(entry) = self.decide(slot, decide) {
                 return Some((slot, entry));
@@ -324,35 +331,35 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
         None
     }
 
-    /// How many flows the stripe has.
+    /// The number of flows in the stripe.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.ledger.table.len()
+        self.state.table.len()
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.ledger.table.is_empty()
+        self.state.table.is_empty()
     }
 
-    /// How many it can have.
+    /// The most flows that it can have.
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.ledger.table.capacity()
+        self.state.table.capacity()
     }
 
-    /// Whether it has as many as it can.
+    /// True if it is full.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.ledger.table.is_full()
+        self.state.table.is_full()
     }
 
-    /// Tells the table what has become of a flow.
-    fn tell(&mut self, slot: Slot, deadline: Nanos, assured: bool) {
-        self.ledger.table.touch(slot, deadline);
-        if assured {
-            self.ledger.table.assure(slot);
+    /// Updates the table's deadline and protection of a flow.
+    fn update_table(&mut self, slot: Slot, deadline: Nanos, protected: bool) {
+        self.state.table.touch(slot, deadline);
+        if protected {
+            self.state.table.protect(slot);
         }
     }
 }
@@ -383,7 +390,7 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
 
     fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
         let mut change = Some(change);
-        let mut work = |entry: &mut Entry<K, V>| {
+        let mut work = |entry: &mut GuardedEntry<K, V>| {
             // Copies, so that a panic in `change` leaves the flow as it was.
             let (mut value, mut deadline) = (entry.value, entry.deadline);
             let result =
@@ -413,14 +420,15 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
     fn insert(&self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Insertion {
         self.stripe(hash, |stripe| {
             if let Some(slot) = stripe.find(&key, hash)
-                && stripe.bury(slot, now).is_none()
+                && stripe.remove_expired(slot, now).is_none()
             {
                 return Insertion::Present;
             }
-            let insert =
-                |stripe: &mut Held<'_, K, V, I, ()>| stripe.insert(key, hash, (value, deadline, now), false).is_some();
-            let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
-                stripe.bury_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
+            let insert = |stripe: &mut StripeGuard<'_, K, V, I, ()>| {
+                stripe.insert(key, hash, (value, deadline, now), false).is_some()
+            };
+            let make_room = |stripe: &mut StripeGuard<'_, K, V, I, ()>| {
+                stripe.remove_expired_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
             };
             let is_in = insert(stripe) || make_room(stripe) && insert(stripe);
             if is_in { Insertion::Added } else { Insertion::Full }
@@ -434,8 +442,8 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
         })
     }
 
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.stripe(near, |stripe| usize::from(stripe.reclaim(now).is_some()))
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.stripe(hash, |stripe| usize::from(stripe.reclaim(now).is_some()))
     }
 
     fn len(&self) -> usize {
@@ -481,7 +489,7 @@ mod tests {
 
     fn postpone(table: &Few, number: u32, deadline: u64) -> bool {
         let key = host(number);
-        let step = |entry: &mut Entry<Host4, u64>| Some(entry.postpone(Nanos(deadline)));
+        let step = |entry: &mut GuardedEntry<Host4, u64>| Some(entry.postpone(Nanos(deadline)));
         table.step(&(), &key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
     }
 
@@ -522,7 +530,7 @@ mod tests {
     fn eviction_goes_by_the_deadlines_that_are_true() {
         let table = table(3, &[SECOND, 2 * SECOND, 3 * SECOND]);
         assert!(postpone(&table, 0, 9 * SECOND) && postpone(&table, 1, 8 * SECOND));
-        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.ledger.table.crowd(*hash));
+        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.state.table.crowd(*hash));
         let hash = (9..10_000).map(|number| host(number).hash(0)).find(|hash| crowd(hash) == 3);
         let hash = hash.expect("somewhere all three are neighbours");
         let evicted = |eviction| table.stripe(0, |stripe| stripe.evict(eviction, hash).map(|(_, entry)| entry.value));
@@ -547,7 +555,7 @@ mod tests {
             table.stripe(key.hash(0), |stripe| stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), true));
         assert!(again.is_some(), "its place is free");
         let seen =
-            table.step(&(), &key, key.hash(0), Hint::NOWHERE, |entry| Some((entry.value, entry.now, entry.assured)));
+            table.step(&(), &key, key.hash(0), Hint::NOWHERE, |entry| Some((entry.value, entry.now, entry.protected)));
         assert_eq!(seen, Some((5, Nanos(3), true)));
     }
 

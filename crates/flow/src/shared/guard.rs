@@ -1,66 +1,67 @@
-//! How a table's entries are kept from two cores that would step on one at once: each under a lock of its own, or, where
-//! steps add up, by one atomic operation.
+//! Guards of a shared table's entries, which keep two cores from changing one at once: a lock for each entry, or, for functions that only
+//! add, one atomic operation.
 
 use core::fmt;
 
 use packet::{Key, Nanos};
 
-use crate::shared::spin::Spin;
+use crate::shared::spin::SpinLock;
 use crate::shared::sync::broken;
-use crate::slab::told;
+use crate::slab::nonzero_deadline;
 
-/// A way to guard entries.
+/// A way to guard the entries of [`Entries`](super::Entries).
 pub trait Guard: Sized + Send + Sync + 'static {
     /// What steps have added to an entry since its value was written.
     type Sum: Copy + Default + fmt::Debug + Send + 'static;
-    /// An entry's place in memory.
-    type Cell<K: Key, V: Copy + Send + Sync + 'static>: Cell<K, V, Self::Sum>;
-    /// Which places a stripe's slots have.
-    type Places: Places<Self::Bursts>;
-    /// What the table knows of the cores that use it.
-    type Bursts: Clone + Send + Sync + 'static;
-    /// What a core shows to step on entries.
-    type Pass: Pass<Self::Bursts> + Send + 'static;
+    /// The memory cell of an entry.
+    type Cell<K: Key, V: Copy + Send + Sync + 'static>: EntryCell<K, V, Self::Sum>;
+    /// The map from a stripe's slots to its cells.
+    type Places: SlotPlaces<Self::Epochs>;
+    /// The state of the cores that use the table: their reclamation epochs, if the guard needs any.
+    type Epochs: Clone + Send + Sync + 'static;
+    /// What a core needs to step on entries.
+    type Permit: StepPermit<Self::Epochs> + Send + 'static;
 }
 
-/// What a packet reads and writes of a flow.
+/// A flow's entry in a shared table, as a step reads and writes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<K, V, S = ()> {
+pub struct GuardedEntry<K, V, S = ()> {
     pub(super) key: K,
     pub(super) deadline: Nanos,
-    /// The time of the last step. Cores hold packets of different ages; a flow's state moves forward only.
+    /// The time of the last step. Cores hold packets of different times; a flow's time never goes back.
     pub now: Nanos,
     /// The flow's value, without the sum.
     pub value: V,
     /// What steps have added to the value.
     pub sum: S,
-    /// Whether the flow has been answered: it doesn't make room for others any more.
-    pub assured: bool,
+    /// True if the flow is protected: [`Eviction::OldestUnanswered`](crate::Eviction::OldestUnanswered) doesn't evict it.
+    pub protected: bool,
 }
 
-impl<K, V, S> Entry<K, V, S> {
-    /// The flow.
+impl<K, V, S> GuardedEntry<K, V, S> {
+    /// The flow's key.
     pub const fn key(&self) -> &K {
         &self.key
     }
 
-    /// When the flow ends if nothing more comes.
+    /// The time at which the flow expires.
     #[inline(always)]
     pub const fn deadline(&self) -> Nanos {
         self.deadline
     }
 
-    /// Moves the flow's deadline. One of zero is the first nanosecond.
+    /// Sets the flow's deadline. A deadline of 0 becomes 1 ns.
     #[inline(always)]
     pub const fn set_deadline(&mut self, deadline: Nanos) {
-        self.deadline = told(deadline);
+        self.deadline = nonzero_deadline(deadline);
     }
 
-    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which its stripe has to know.
+    /// Moves the flow's deadline later. It returns `false` and changes nothing if the deadline would become earlier, which only the stripe
+    /// may do.
     #[inline(always)]
     #[must_use]
     pub fn postpone(&mut self, deadline: Nanos) -> bool {
-        let deadline = told(deadline);
+        let deadline = nonzero_deadline(deadline);
         let is_later = deadline >= self.deadline;
         if is_later {
             self.deadline = deadline;
@@ -69,135 +70,135 @@ impl<K, V, S> Entry<K, V, S> {
     }
 }
 
-/// Whether a flow stays.
+/// What a decision makes of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It does, and nothing of it was changed.
+    /// It stays, unchanged.
     Stays,
-    /// It does, changed.
+    /// It stays, changed.
     Changes,
-    /// It ends.
+    /// It is removed.
     Goes,
 }
 
-/// What became of an entry that was decided on.
-pub enum Decided<K, V, S> {
-    /// It is where it was, with this deadline, answered or not.
+/// The outcome of a decision on an entry.
+pub enum EntryOutcome<K, V, S> {
+    /// It is where it was, with this deadline, and protected or not.
     Here(Nanos, bool),
-    /// It has been taken out, changed, and goes to another place.
-    Moves(Entry<K, V, S>),
-    /// It has been taken out.
+    /// It was changed and taken out of its cell, and needs another cell.
+    Moves(GuardedEntry<K, V, S>),
+    /// It was removed.
     Gone,
 }
 
-/// A place for an entry.
-pub trait Cell<K, V, S>: Send + Sync {
-    /// A place with nothing in it.
+/// A memory cell for one entry, under a guard.
+pub trait EntryCell<K, V, S>: Send + Sync {
+    /// An empty cell.
     fn empty() -> Self;
 
-    /// Works on the entry if it is this key's; `None` if it isn't, and `Some(None)`, with nothing done, if `work` says so or asks
-    /// for more than the guard can grant. `work` may be called again, on what the entry has become.
-    fn step<T>(&self, key: &K, work: impl FnMut(&mut Entry<K, V, S>) -> Option<T>) -> Option<Option<T>>;
+    /// Runs `work` on the entry if it has this key; `None` if it hasn't. `Some(None)` means that nothing was done, because `work` returned
+    /// `None` or changed more than the guard allows. `work` may be called again if the entry has changed meanwhile.
+    fn step<T>(&self, key: &K, work: impl FnMut(&mut GuardedEntry<K, V, S>) -> Option<T>) -> Option<Option<T>>;
 
-    /// Works on the entry, which has to be there, while nobody steps on it. The caller holds the stripe.
-    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V, S>) -> (T, Fate)) -> (T, Decided<K, V, S>);
+    /// Runs `work` on the entry while no core steps on it. There must be an entry. The caller holds the stripe's lock.
+    fn decide<T>(&self, work: impl FnOnce(&mut GuardedEntry<K, V, S>) -> (T, Fate)) -> (T, EntryOutcome<K, V, S>);
 
-    /// Puts an entry where there is none. The caller holds the stripe.
-    fn put(&self, entry: Entry<K, V, S>);
+    /// Puts an entry into an empty cell. The caller holds the stripe's lock.
+    fn put(&self, entry: GuardedEntry<K, V, S>);
 
-    /// A copy of the entry, if there is one. The caller holds the stripe.
-    fn copy(&self) -> Option<Entry<K, V, S>>;
+    /// A copy of the entry, if there is one. The caller holds the stripe's lock.
+    fn copy(&self) -> Option<GuardedEntry<K, V, S>>;
 }
 
-/// The places of a stripe's slots.
-pub trait Places<B>: Send {
-    /// How many places a stripe of so many slots has.
+/// The map from a stripe's slots to its cells.
+pub trait SlotPlaces<B>: Send {
+    /// How many cells a stripe of so many slots has.
     fn count(slots: usize) -> usize;
 
-    /// Those of so many slots, none of them used.
-    fn new(slots: usize, bursts: &B) -> Self;
+    /// The map for so many slots, all empty.
+    fn new(slots: usize, epochs: &B) -> Self;
 
-    /// Where the slot's entry is.
+    /// The cell of the slot's entry.
     fn of(&self, slot: usize) -> usize;
 
-    /// A place for an entry of the slot.
-    fn take(&mut self, slot: usize, bursts: &B) -> usize;
+    /// Takes a free cell for the slot's entry.
+    fn take(&mut self, slot: usize, epochs: &B) -> usize;
 
-    /// The slot's entry has been taken out of its place.
-    fn give(&mut self, slot: usize, bursts: &B);
+    /// Gives back the cell of the slot's entry, which has been taken out.
+    fn give(&mut self, slot: usize, epochs: &B);
 
-    /// What is kept, in bytes.
+    /// Its memory in bytes.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// What a core shows to step on entries.
-pub trait Pass<B> {
-    /// Whether it is one for the table that knows these cores, and the core may step now.
-    fn admits(&self, bursts: &B) -> bool;
+/// A core's permit to step on entries. Under [`Adding`](super::Adding) it marks the core's bursts for epoch-based reclamation.
+pub trait StepPermit<B> {
+    /// True if the core may step now, on the table with these epochs.
+    fn admits(&self, epochs: &B) -> bool;
 
-    /// From now on the core may step, until it [leaves](Self::leave).
+    /// Begins a burst: the core may step until it [leaves](Self::leave).
     fn enter(&mut self);
 
-    /// The core holds nothing of the table any more, and may wait for a stripe.
+    /// Ends the burst: the core holds no references into the table, and may wait for a stripe.
     fn leave(&mut self);
 }
 
-/// A lock for each entry. A core needs nothing to step, and a slot's place is its own.
+/// The guard with a spin lock for each entry. A core needs no permit, and each slot has its own cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Locking;
 
 impl Guard for Locking {
     type Sum = ();
-    type Cell<K: Key, V: Copy + Send + Sync + 'static> = Locked<K, V>;
+    type Cell<K: Key, V: Copy + Send + Sync + 'static> = LockedCell<K, V>;
     type Places = ();
-    type Bursts = ();
-    type Pass = ();
+    type Epochs = ();
+    type Permit = ();
 }
 
-/// A line of its own, so that no two locks share one.
+/// An entry under a lock, on a cache line of its own.
 #[repr(align(64))]
-pub struct Locked<K, V>(Spin<Option<Entry<K, V>>>);
+pub struct LockedCell<K, V>(SpinLock<Option<GuardedEntry<K, V>>>);
 
-impl<K: Key, V: Copy + Send + Sync> Cell<K, V, ()> for Locked<K, V> {
+impl<K: Key, V: Copy + Send + Sync> EntryCell<K, V, ()> for LockedCell<K, V> {
     fn empty() -> Self {
-        Self(Spin::new(None))
+        Self(SpinLock::new(None))
     }
 
     #[inline(always)]
-    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut Entry<K, V>) -> Option<T>) -> Option<Option<T>> {
+    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut GuardedEntry<K, V>) -> Option<T>) -> Option<Option<T>> {
         self.0.with(|entry| entry.as_mut().filter(|entry| broken!(Trusting) || entry.key == *key).map(&mut work))
     }
 
-    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate)) -> (T, Decided<K, V, ()>) {
+    fn decide<T>(&self, work: impl FnOnce(&mut GuardedEntry<K, V>) -> (T, Fate)) -> (T, EntryOutcome<K, V, ()>) {
         self.0.with(|place| {
             let entry = place.as_mut().expect("the table knows the entry");
             let (result, fate) = work(entry);
             let decided = match fate {
-                Fate::Stays | Fate::Changes => Decided::Here(entry.deadline, entry.assured),
+                Fate::Stays | Fate::Changes => EntryOutcome::Here(entry.deadline, entry.protected),
                 Fate::Goes => {
                     *place = None;
-                    Decided::Gone
+                    EntryOutcome::Gone
                 }
             };
             (result, decided)
         })
     }
 
-    fn put(&self, entry: Entry<K, V>) {
+    fn put(&self, entry: GuardedEntry<K, V>) {
         self.0.with(|place| {
             debug_assert!(place.is_none(), "a free slot's entry is empty");
             *place = Some(entry);
         });
     }
 
-    fn copy(&self) -> Option<Entry<K, V>> {
+    fn copy(&self) -> Option<GuardedEntry<K, V>> {
         self.0.with(|place| *place)
     }
 }
 
-impl Places<()> for () {
+impl SlotPlaces<()> for () {
     fn count(slots: usize) -> usize {
         slots
     }
@@ -218,7 +219,7 @@ impl Places<()> for () {
     fn give(&mut self, _: usize, (): &()) {}
 }
 
-impl Pass<()> for () {
+impl StepPermit<()> for () {
     #[inline(always)]
     fn admits(&self, (): &()) -> bool {
         true

@@ -1,27 +1,27 @@
-//! One table under one lock, the plainest way to share it: the first rung of the ladder in Herlihy, Shavit, "The Art of
-//! Multiprocessor Programming" (chapter 13, "coarse-grained"), and what the others are held against.
+//! One table under one lock: coarse-grained synchronisation (Herlihy, Shavit, "The Art of Multiprocessor Programming", chapter 13). The
+//! other shared tables are compared with it.
 //!
-//! The lock is the standard library's, which puts a core to sleep that waits for long.
+//! The lock is the standard library's, which puts a core to sleep that waits long.
 
 use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::alone::Alone;
+use crate::shared::exclusive::ExclusiveTable;
 use crate::shared::sync::{Mutex, PoisonError};
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};
 
-/// The table. A core looks up and writes while all others wait.
+/// A flow table under one mutex.
 pub struct Locked<K, V, I = CuckooPp> {
-    table: Mutex<Alone<K, V, I>>,
+    table: Mutex<ExclusiveTable<K, V, I>>,
     capacity: usize,
     memory_bytes: usize,
     seed: u64,
 }
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
-    /// An empty table as planned.
+    /// An empty table with these parameters.
     ///
     /// # Panics
     /// As [`Table::planned`] does.
@@ -29,12 +29,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
     pub fn planned(plan: Plan<I::Choice>) -> Self {
         let table = Table::planned(plan);
         let memory_bytes = size_of::<Self>() - size_of_val(&table) + table.memory_bytes();
-        Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(Alone(table)) }
+        Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(ExclusiveTable(table)) }
     }
 
-    /// A panic of another core inside an operation left the table whole.
+    /// Ignores poisoning: a panic inside an operation leaves the table consistent.
     #[inline]
-    fn with<T>(&self, work: impl FnOnce(&mut Alone<K, V, I>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut ExclusiveTable<K, V, I>) -> T) -> T {
         work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -49,7 +49,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Locked<K,
         key.hash(self.seed)
     }
 
-    /// What the lock guards can't be asked for without it.
+    /// Prefetches the lock; what it guards can't be prefetched without it.
     #[inline]
     fn prefetch(&self, _: u64) {
         prefetch::start(&self.table);

@@ -1,64 +1,63 @@
-//! Optimistic cuckoo hashing: readers never write, and look again when a writer came between (MemC3: Fan, Andersen,
-//! Kaminsky, NSDI '13; CuckooSwitch: Zhou et al., CoNEXT '13), with a version and a lock in each bucket and displacement
-//! along the shortest path, entry by entry under two locks (libcuckoo: Li et al., EuroSys '14), and a filter that spares a
-//! miss the second bucket (cuckoo++: Le Scouarnec, ANCS '18).
+//! Optimistic concurrent cuckoo hashing: readers never write, and retry if a writer interfered (MemC3: Fan, Andersen, Kaminsky, NSDI '13;
+//! CuckooSwitch: Zhou et al., CoNEXT '13). Each bucket has a seqlock. Displacement follows the shortest path, one entry at a time under two
+//! locks (libcuckoo: Li et al., EuroSys '14). A filter spares most misses the second bucket (cuckoo++: Le Scouarnec, ANCS '18).
 //!
-//! Displacement, rather than larger buckets alone: with two buckets of eight a table fills to 95 % where it would refuse from about 70 % on.
-//! It costs nothing until both buckets are full; and the search for a path locks nothing.
+//! With displacement, two buckets of eight fill to 95 %; without, insertions fail from about 70 % on. It costs nothing until both buckets
+//! are full, and the search for a path takes no lock.
 //!
-//! An entry's two buckets are locked together, the lower first, wherever both matter, so no two writers wait for each other.
-//! An entry moves under both locks, so a reader misses it only if a version changed under its look.
+//! An operation that needs both buckets of an entry locks both, the lower one first, so writers don't deadlock. An entry moves under both
+//! locks, so a reader can miss it only if a version changed.
 
 use core::marker::PhantomData;
 
 use packet::{Key, Nanos, Words};
 
 use crate::index::{scale, tag_of, upper};
-use crate::shared::bucket::{Bucket, Held};
+use crate::shared::bucket::{Bucket, BucketGuard};
 use crate::shared::path::{Move, Path};
-use crate::shared::sync::{Pause, Words as Memory, broken};
+use crate::shared::sync::{AtomicWords, Pause, broken};
 use crate::shared::{Insertion, SharedTable};
 
-/// How many of a hundred places a table's capacity is.
+/// The load factor in percent at the table's capacity.
 const LOAD_PERCENT: usize = 90;
-/// How often a new flow may find that others took the place that was made for it.
+/// How often an insertion retries after others took the place that it had freed.
 const TRIES: usize = 8;
 
-/// The table, of buckets of `WIDTH` places. The entries lie in the buckets, so a hit costs the bucket's head and the entry.
+/// A concurrent cuckoo hash table with buckets of `WIDTH` places. Entries lie in the buckets, so a hit reads the bucket's head and the
+/// entry.
 ///
-/// Keys and values are kept as [`Words`]. A core that waits for a writer spins; writers hold a bucket for the time of one
-/// operation on it.
+/// Keys and values are stored as [`Words`]. A core that waits for a writer spins. A writer locks a bucket for one operation.
 pub struct Optimistic<K, V, const WIDTH: usize = 8> {
-    words: Memory,
+    words: AtomicWords,
     count: usize,
     seed: u64,
     entries: PhantomData<fn() -> (K, V)>,
 }
 
-/// Where a hash leads.
+/// The first bucket and the tag of a hash.
 #[derive(Clone, Copy)]
 struct Home {
     first: usize,
     tag: u8,
 }
 
-/// Both buckets of an entry, held; one if they are the same.
-struct Pair<'a, K, V, const WIDTH: usize> {
-    first: Held<'a, K, V, WIDTH>,
-    second: Option<Held<'a, K, V, WIDTH>>,
+/// Both buckets of an entry, locked; one if they are the same.
+struct BucketPair<'a, K, V, const WIDTH: usize> {
+    first: BucketGuard<'a, K, V, WIDTH>,
+    second: Option<BucketGuard<'a, K, V, WIDTH>>,
 }
 
 impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
-    /// An empty table of so many buckets, or one more: their number is odd, so that for any tag just one bucket is its own
-    /// second one. `seed` keys the hash.
+    /// An empty table of so many buckets, or one more. The number is odd, so that for any tag exactly one bucket is its own second one.
+    /// `seed` is the hash seed.
     ///
     /// # Panics
-    /// When that is 2^31 places or more, and when memory runs out.
+    /// If that is 2^31 places or more, and if memory runs out.
     #[must_use]
     pub fn with_buckets(buckets: usize, seed: u64) -> Self {
         let count = buckets | 1;
         assert!(count < (1 << 31) / WIDTH, "a table has fewer than 2^31 places");
-        Self { words: Memory::zeroed(count * Bucket::<K, V, WIDTH>::STRIDE), count, seed, entries: PhantomData }
+        Self { words: AtomicWords::zeroed(count * Bucket::<K, V, WIDTH>::STRIDE), count, seed, entries: PhantomData }
     }
 
     /// An empty table for `capacity` flows at the given load.
@@ -90,17 +89,17 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     }
 
     /// Takes both locks, the lower bucket's first.
-    fn lock_pair(&self, first: usize, second: usize) -> Pair<'_, K, V, WIDTH> {
+    fn lock_pair(&self, first: usize, second: usize) -> BucketPair<'_, K, V, WIDTH> {
         if first == second {
-            return Pair { first: self.bucket(first).lock(), second: None };
+            return BucketPair { first: self.bucket(first).lock(), second: None };
         }
         let lower = self.bucket(first.min(second)).lock();
         let upper = self.bucket(first.max(second)).lock();
         let (first, second) = if first < second { (lower, upper) } else { (upper, lower) };
-        Pair { first, second: Some(second) }
+        BucketPair { first, second: Some(second) }
     }
 
-    /// One look for a living flow's value; `None` if a writer came between.
+    /// Reads the value of a flow that is alive, once; `None` if a writer interfered.
     #[inline(always)]
     fn look(&self, home: Home, key: &[u64], now: Nanos) -> Option<Option<V::Array>> {
         let Home { first, tag } = home;
@@ -119,20 +118,24 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
             let value = (other.deadline(place) > now).then(|| other.value(place));
             return other.is_still(other_version).then_some(value);
         }
-        // The flow may have come from the second bucket to the first between the two looks.
+        // The flow may have moved from the second bucket to the first between the two reads.
         let still = other.is_still(other_version) && (broken!(HalfChecked) || bucket.is_still(version));
         still.then_some(None)
     }
 
-    /// Works on the key's entry, dead or alive, if there is one: with its bucket, its place, and the first bucket if it is
-    /// another one.
+    /// Runs `work` on the key's entry, expired or not, if there is one.
     #[inline]
-    fn with_entry<T>(&self, home: Home, key: &[u64], work: impl FnOnce(Found<'_, '_, K, V, WIDTH>) -> T) -> Option<T> {
+    fn with_entry<T>(
+        &self,
+        home: Home,
+        key: &[u64],
+        work: impl FnOnce(FoundEntry<'_, '_, K, V, WIDTH>) -> T,
+    ) -> Option<T> {
         let Home { first, tag } = home;
         {
             let mut bucket = self.bucket(first).lock();
             if let Some(place) = bucket.find(tag, key, u32::MAX) {
-                return Some(work(Found { bucket: &mut bucket, place, home: None }));
+                return Some(work(FoundEntry { bucket: &mut bucket, place, home: None }));
             }
             if !bucket.may_stray(tag) {
                 return None;
@@ -142,14 +145,14 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
         pair.locate(tag, key).map(work)
     }
 
-    /// Adds a flow, or overwrites a dead one; `None` when both buckets are full.
+    /// Adds a flow, or overwrites an expired one; `None` if both buckets are full.
     #[inline]
     fn try_insert(&self, home: Home, key: &[u64], value: &[u64], deadline: Nanos, now: Nanos) -> Option<Insertion> {
         let Home { first, tag } = home;
         {
             let mut bucket = self.bucket(first).lock();
             if let Some(place) = bucket.find(tag, key, u32::MAX) {
-                return Some(Found { bucket: &mut bucket, place, home: None }.replace(value, deadline, now));
+                return Some(FoundEntry { bucket: &mut bucket, place, home: None }.replace(value, deadline, now));
             }
             if let Some(place) = bucket.vacant()
                 && !bucket.may_stray(tag)
@@ -173,14 +176,14 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
         Some(Insertion::Added)
     }
 
-    /// Frees a place in one of the two buckets, unless others are quicker to take it: `false` if there was none to be made.
+    /// Frees a place in one of the two buckets; `false` if that is impossible. Others may take the place first.
     #[cold]
     fn make_room(&self, home: Home, now: Nanos) -> bool {
         let second = self.other(home.first, home.tag);
         self.clear_dead(home.first, now) + self.clear_dead(second, now) > 0 || self.displace(home.first, second)
     }
 
-    /// Takes the dead flows in a bucket away; how many.
+    /// Removes the expired flows of a bucket and returns how many.
     fn clear_dead(&self, at: usize, now: Nanos) -> usize {
         let bucket = self.bucket(at);
         let mut cleared = 0;
@@ -189,8 +192,8 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
             if tag == 0 {
                 continue;
             }
-            // Read without the lock, all this was a guess.
-            let Pair { first: mut held, second: mut other } = self.lock_pair(at, self.other(at, tag));
+            // The reads above took no lock, so check again.
+            let BucketPair { first: mut held, second: mut other } = self.lock_pair(at, self.other(at, tag));
             if held.tag(place) == tag && held.deadline(place) <= now {
                 if held.guests() & 1 << place != 0 {
                     let home = other.as_mut().expect("a guest's first bucket is another one");
@@ -203,19 +206,19 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
         cleared
     }
 
-    /// Frees a place in one of two full buckets, by moving entries to their other buckets along the shortest path: `false`
-    /// if none was found. Others may have changed what lies on the path, which then ends early.
+    /// Frees a place in one of two full buckets by moving entries along the shortest path; `false` if there is no path. If others have
+    /// changed the path meanwhile, the moves end early.
     fn displace(&self, first: usize, second: usize) -> bool {
         let Some(mut moves) = Path::search(self, first, second) else { return false };
-        // Past a step that others made impossible there is nothing to do; the new flow tries again.
+        // If others made a move impossible, stop; the insertion tries again.
         let _ = moves.all(|step| self.relocate(step));
         true
     }
 
-    /// Moves an entry of this tag from its place to its other bucket; `false` if there is no such entry or no place.
+    /// Moves the entry at this place to its other bucket; `false` if its tag has changed or there is no free place.
     fn relocate(&self, Move { bucket, place, tag }: Move) -> bool {
         let (from, place) = (bucket as usize, place as usize);
-        let Pair { first: mut source, second } = self.lock_pair(from, self.other(from, tag));
+        let BucketPair { first: mut source, second } = self.lock_pair(from, self.other(from, tag));
         let Some(mut target) = second else { return false };
         let Some(vacant) = target.vacant() else { return false };
         if source.tag(place) != tag {
@@ -233,19 +236,19 @@ impl<K: Key + Words, V: Words, const WIDTH: usize> Optimistic<K, V, WIDTH> {
     }
 }
 
-/// An entry in a bucket that is held, and its first bucket if that is another one.
-struct Found<'h, 'a, K, V, const WIDTH: usize> {
-    bucket: &'h mut Held<'a, K, V, WIDTH>,
+/// An entry in a locked bucket, and its first bucket if that is another one.
+struct FoundEntry<'h, 'a, K, V, const WIDTH: usize> {
+    bucket: &'h mut BucketGuard<'a, K, V, WIDTH>,
     place: usize,
-    home: Option<&'h mut Held<'a, K, V, WIDTH>>,
+    home: Option<&'h mut BucketGuard<'a, K, V, WIDTH>>,
 }
 
-impl<K: Words, V: Words, const WIDTH: usize> Found<'_, '_, K, V, WIDTH> {
+impl<K: Words, V: Words, const WIDTH: usize> FoundEntry<'_, '_, K, V, WIDTH> {
     fn is_alive(&self, now: Nanos) -> bool {
         self.bucket.deadline(self.place) > now
     }
 
-    /// A new flow where there is one of its key: a dead one makes room.
+    /// Overwrites an expired flow of the same key.
     fn replace(self, value: &[u64], deadline: Nanos, now: Nanos) -> Insertion {
         if self.is_alive(now) {
             return Insertion::Present;
@@ -262,20 +265,20 @@ impl<K: Words, V: Words, const WIDTH: usize> Found<'_, '_, K, V, WIDTH> {
     }
 }
 
-impl<'a, K: Words, V: Words, const WIDTH: usize> Pair<'a, K, V, WIDTH> {
-    /// The key's entry, in either.
-    fn locate(&mut self, tag: u8, key: &[u64]) -> Option<Found<'_, 'a, K, V, WIDTH>> {
+impl<'a, K: Words, V: Words, const WIDTH: usize> BucketPair<'a, K, V, WIDTH> {
+    /// The key's entry in either bucket.
+    fn locate(&mut self, tag: u8, key: &[u64]) -> Option<FoundEntry<'_, 'a, K, V, WIDTH>> {
         if let Some(place) = self.first.find(tag, key, u32::MAX) {
-            return Some(Found { bucket: &mut self.first, place, home: None });
+            return Some(FoundEntry { bucket: &mut self.first, place, home: None });
         }
         let second = self.second.as_mut()?;
         let place = second.find(tag, key, second.guests())?;
-        Some(Found { bucket: second, place, home: Some(&mut self.first) })
+        Some(FoundEntry { bucket: second, place, home: Some(&mut self.first) })
     }
 }
 
 impl<K: Key + Words, V: Words + 'static, const WIDTH: usize> SharedTable<K, V> for Optimistic<K, V, WIDTH> {
-    /// At a load of 90 %, at which hardly any flow finds no room.
+    /// An empty table at a load of 90 %, at which hardly any insertion fails.
     fn new(capacity: usize, seed: u64) -> Self {
         Self::with_load(capacity, LOAD_PERCENT, seed)
     }
@@ -314,17 +317,18 @@ impl<K: Key + Words, V: Words + 'static, const WIDTH: usize> SharedTable<K, V> f
 
     #[inline]
     fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
-        let updated = self.with_entry(self.home(hash), key.to_words().as_ref(), |Found { bucket, place, .. }| {
-            let mut deadline = bucket.deadline(place);
-            if deadline <= now {
-                return None;
-            }
-            // A copy, so that a panic in `change` leaves the flow as it was.
-            let mut value = V::from_words(bucket.value(place));
-            let result = change(&mut value, &mut deadline);
-            bucket.set(place, value.to_words().as_ref(), deadline);
-            Some(result)
-        });
+        let updated =
+            self.with_entry(self.home(hash), key.to_words().as_ref(), |FoundEntry { bucket, place, .. }| {
+                let mut deadline = bucket.deadline(place);
+                if deadline <= now {
+                    return None;
+                }
+                // A copy, so that a panic in `change` leaves the flow as it was.
+                let mut value = V::from_words(bucket.value(place));
+                let result = change(&mut value, &mut deadline);
+                bucket.set(place, value.to_words().as_ref(), deadline);
+                Some(result)
+            });
         updated.flatten()
     }
 
@@ -352,10 +356,10 @@ impl<K: Key + Words, V: Words + 'static, const WIDTH: usize> SharedTable<K, V> f
         removed.flatten()
     }
 
-    /// Looks at the bucket that `near` leads to.
+    /// Removes expired flows of the first bucket of `hash`.
     #[inline]
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.clear_dead(self.home(near).first, now)
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.clear_dead(self.home(hash).first, now)
     }
 
     fn len(&self) -> usize {

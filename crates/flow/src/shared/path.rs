@@ -1,5 +1,5 @@
-//! The shortest way to a free place (breadth-first displacement: Li et al., "Algorithmic improvements for fast concurrent
-//! cuckoo hashing", EuroSys '14). It is found without a lock, so it is a guess that each step along it has to check.
+//! The shortest cuckoo path to a free place: breadth-first search (Li et al., "Algorithmic improvements for fast concurrent cuckoo
+//! hashing", EuroSys '14). The search takes no lock, so its result is a guess, and each step along the path is checked under the locks.
 
 use core::iter;
 
@@ -7,10 +7,10 @@ use packet::{Key, Words};
 
 use crate::shared::optimistic::Optimistic;
 
-/// Buckets that are looked at before the search gives up. At a load of 95 % a dozen do.
+/// How many buckets the search looks at before it gives up. At a load of 95 % it needs a dozen.
 const NODES_MAX: usize = 128;
 
-/// An entry that goes to its other bucket.
+/// A move of an entry to its other bucket.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Move {
     pub(super) bucket: u32,
@@ -18,18 +18,18 @@ pub(super) struct Move {
     pub(super) tag: u8,
 }
 
-/// A bucket that the search came to.
+/// A visited bucket.
 #[derive(Clone, Copy, Default)]
 struct Node {
     bucket: u32,
-    /// What would come here, and the node that it would leave; of the first nodes, nothing and themselves.
+    /// The move that would fill this bucket, and the node that it leaves. First nodes have no move and are their own parents.
     from: Move,
     parent: u8,
 }
 
-/// The way to a free place.
+/// A path to a free place.
 pub(super) struct Path {
-    /// In the order of the search.
+    /// The visited buckets, in the order of the search.
     nodes: [Node; NODES_MAX],
     len: usize,
 }
@@ -37,7 +37,7 @@ pub(super) struct Path {
 const _: () = assert!(NODES_MAX <= 1 << u8::BITS);
 
 impl Path {
-    /// The moves that free a place in one of two full buckets, in order: the first one goes where there is room already.
+    /// The moves that free a place in one of two full buckets. The first move fills a place that is free already.
     pub(super) fn search<K, V, const WIDTH: usize>(
         table: &Optimistic<K, V, WIDTH>,
         first: usize,
@@ -59,7 +59,7 @@ impl Path {
             for place in 0..WIDTH {
                 let tag = bucket.tag(place);
                 let target = table.other(from as usize, tag);
-                // Freed meanwhile, or there is nowhere else to go.
+                // The place was freed meanwhile, or the entry has no other bucket.
                 if tag == 0 || target == from as usize {
                     continue;
                 }
@@ -74,7 +74,7 @@ impl Path {
         None
     }
 
-    /// The moves that fill the place that a move leaves at node `at`, and so on back to a first node.
+    /// The moves that fill the place freed at node `at`, and so on back to a first node.
     fn back_from(self, mut at: usize) -> impl Iterator<Item = Move> {
         iter::from_fn(move || {
             let Node { from, parent, .. } = self.nodes[at];
@@ -84,7 +84,7 @@ impl Path {
         })
     }
 
-    /// Adds a node while there is room.
+    /// Adds a node if there is room.
     fn push(&mut self, bucket: usize, from: Move, parent: usize) {
         if self.len < NODES_MAX {
             self.nodes[self.len] = Node { bucket: bucket as u32, from, parent: parent as u8 };

@@ -1,68 +1,68 @@
-//! From a hash to the slot where its flow probably lies, read without a lock and written under the lock of the part that
-//! the hash falls into. A signpost proves nothing: who follows one holds the entry against its key, and who finds none, or
-//! a wrong one, asks under the lock. So no order between a signpost and its entry is needed.
+//! A hint index: from a hash to the slot where its flow probably lies. It is read without a lock and written under the lock of the hash's
+//! stripe. A signpost proves nothing: a reader compares the key of the entry, and takes the stripe's lock if there is no signpost or the
+//! key differs. So no memory ordering between a signpost and its entry is needed.
 
 use crate::index::{scale, upper};
-use crate::shared::sync::{AtomicU64, Ordering, Words};
+use crate::shared::sync::{AtomicU64, AtomicWords, Ordering};
 use locality::prefetch;
 
-/// Signposts in a bucket: a cache line of them.
+/// How many signposts a bucket has: a cache line of them.
 const WIDTH: usize = 8;
-/// Signposts for each slot. At three, a flow that finds neither of its two buckets with room is one in many thousands; it
-/// does without, and each of its packets asks under the lock.
+/// How many signposts there are for each slot. At three, one flow in many thousands finds no room in its two buckets. Such a flow has no
+/// signpost, and each of its packets takes the lock.
 const SPARE: usize = 3;
 
-/// The signposts of a table in equal parts.
+/// The signposts of a table, in equal parts: one for each stripe.
 ///
-/// Each is the lower half of the hash above the slot's number plus one, or 0. Two flows of one bucket whose halves are the
-/// same, one pair in 2^28 or so, get in each other's way and nothing worse.
+/// Each is the lower half of the hash above the slot's number plus 1, or 0. Two flows of one bucket with equal halves, one pair in 2^28 or
+/// so, hide each other's signposts, which does no harm.
 pub(super) struct Signposts {
-    words: Words,
-    /// Buckets of a part.
+    words: AtomicWords,
+    /// The number of buckets in each part.
     buckets: usize,
 }
 
 impl Signposts {
-    /// None yet, with room for those of `slots` in each part.
+    /// No signposts, with room for `slots` slots in each part.
     pub(super) fn new(parts: usize, slots: usize) -> Self {
         let buckets = (slots * SPARE).div_ceil(WIDTH).max(1);
-        Self { words: Words::zeroed(parts * buckets * WIDTH), buckets }
+        Self { words: AtomicWords::zeroed(parts * buckets * WIDTH), buckets }
     }
 
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
 
-    /// Brings the signposts of this hash near.
+    /// Prefetches the signposts of this hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, part: usize, hash: u64) {
         prefetch::address(self.bucket(part, hash, 0).as_ptr().cast());
     }
 
-    /// The slot where the hash's flow probably lies.
+    /// The slot where the flow of this hash probably lies.
     #[inline(always)]
     pub(super) fn find(&self, part: usize, hash: u64) -> Option<u32> {
         let here = find_in(self.bucket(part, hash, 0), hash);
         if here.is_some() { here } else { self.find_behind(part, hash) }
     }
 
-    /// The same, in the second of its buckets.
+    /// The same in the second bucket.
     #[cold]
     fn find_behind(&self, part: usize, hash: u64) -> Option<u32> {
         find_in(self.bucket(part, hash, 1), hash)
     }
 
-    /// Sets a signpost, if there is room. The caller holds the part's lock.
+    /// Adds a signpost if there is room. The caller holds the stripe's lock.
     #[inline]
     pub(super) fn set(&self, part: usize, hash: u64, slot: u32) {
         let free = |word: &&AtomicU64| load(word) == 0;
-        let near = self.bucket(part, hash, 0).iter().find(free);
-        if let Some(word) = near.or_else(|| self.bucket(part, hash, 1).iter().find(free)) {
+        let first = self.bucket(part, hash, 0).iter().find(free);
+        if let Some(word) = first.or_else(|| self.bucket(part, hash, 1).iter().find(free)) {
             store(word, signpost(hash, slot));
         }
     }
 
-    /// Takes a signpost away, if there is one. The caller holds the part's lock.
+    /// Removes a signpost if there is one. The caller holds the stripe's lock.
     #[inline]
     pub(super) fn clear(&self, part: usize, hash: u64, slot: u32) {
         if let Some(word) = self.leading(part, hash, slot) {
@@ -70,7 +70,7 @@ impl Signposts {
         }
     }
 
-    /// Has a signpost lead elsewhere, if there is one. The caller holds the part's lock.
+    /// Changes the slot of a signpost if there is one. The caller holds the stripe's lock.
     #[inline]
     pub(super) fn redirect(&self, part: usize, hash: u64, from: u32, to: u32) {
         if let Some(word) = self.leading(part, hash, from) {
@@ -78,14 +78,14 @@ impl Signposts {
         }
     }
 
-    /// The signpost from this hash to this place.
+    /// The signpost from this hash to this slot.
     fn leading(&self, part: usize, hash: u64, to: u32) -> Option<&AtomicU64> {
         let same = |word: &&AtomicU64| load(word) == signpost(hash, to);
-        let near = self.bucket(part, hash, 0).iter().find(same);
-        near.or_else(|| self.bucket(part, hash, 1).iter().find(same))
+        let first = self.bucket(part, hash, 0).iter().find(same);
+        first.or_else(|| self.bucket(part, hash, 1).iter().find(same))
     }
 
-    /// The hash's bucket, or the one behind it.
+    /// The bucket of the hash, or the next one.
     #[inline(always)]
     fn bucket(&self, part: usize, hash: u64, behind: usize) -> &[AtomicU64] {
         let first = scale(upper(hash), self.buckets) + behind;
@@ -99,8 +99,7 @@ fn find_in(bucket: &[AtomicU64], hash: u64) -> Option<u32> {
     let mut found = 0;
     for word in bucket {
         let word = load(word);
-        // All are looked at, for eight compares without a branch are quicker than a branch that nobody can foretell. Of two that
-        // fit the number comes out wrong, which does no harm.
+        // Compares all eight: that is faster than an unpredictable branch. If two match, the slot comes out wrong, which does no harm.
         found |= if (word >> 32) as u32 == hash as u32 { word as u32 } else { 0 };
     }
     found.checked_sub(1)
@@ -113,13 +112,13 @@ const fn signpost(hash: u64, slot: u32) -> u64 {
 
 #[inline(always)]
 fn load(word: &AtomicU64) -> u64 {
-    // ORDERING: Relaxed. A guess, which the entry's lock or the part's proves.
+    // ORDERING: Relaxed. A guess, which is checked under the entry's or the stripe's lock.
     word.load(Ordering::Relaxed)
 }
 
 #[inline(always)]
 fn store(word: &AtomicU64, content: u64) {
-    // ORDERING: Relaxed. One writer at a time, by the part's lock; readers take it for a guess.
+    // ORDERING: Relaxed. The stripe's lock admits one writer at a time; readers take the word for a guess.
     word.store(content, Ordering::Relaxed);
 }
 

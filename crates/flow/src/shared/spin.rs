@@ -1,25 +1,24 @@
-//! A test-and-test-and-set spin lock (Rudolph, Segall: ISCA '84): who waits reads its own copy of the line until the lock
-//! looks free, and only then writes. With back-off it is what Anderson (IEEE TPDS '90) found to do best among the simple
-//! ones.
+//! A test-and-test-and-set spin lock with back-off (Rudolph, Segall: ISCA '84; Anderson, IEEE TPDS '90). A waiting core reads its cached
+//! copy of the lock until it looks free, and only then writes.
 
-use crate::shared::sync::{AtomicBool, Cell, Ordering, Pause, broken};
+use crate::shared::sync::{AtomicBool, Ordering, Pause, UnsafeCell, broken};
 
-/// Something that one core at a time may use.
-pub(super) struct Spin<T> {
+/// A value under a spin lock.
+pub(super) struct SpinLock<T> {
     held: AtomicBool,
-    content: Cell<T>,
+    content: UnsafeCell<T>,
 }
 
-// SAFETY: whoever reaches the content holds the lock, so it is used by one thread at a time; sharing the lock thus only ever
-// sends the content from one thread to another.
-unsafe impl<T: Send> Sync for Spin<T> {}
+// SAFETY: only the holder of the lock reaches the content, so one thread uses it at a time. Sharing the lock sends the content between
+// threads.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-impl<T> Spin<T> {
+impl<T> SpinLock<T> {
     pub(super) fn new(content: T) -> Self {
-        Self { held: AtomicBool::new(false), content: Cell::new(content) }
+        Self { held: AtomicBool::new(false), content: UnsafeCell::new(content) }
     }
 
-    /// Does the work while nobody else uses the content. Work that asks for the same lock waits forever.
+    /// Runs `work` with the lock held. It deadlocks if `work` takes the same lock.
     #[inline]
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         self.lock();
@@ -31,7 +30,7 @@ impl<T> Spin<T> {
     #[inline]
     fn lock(&self) {
         let mut pause = Pause::default();
-        // ORDERING: Acquire pairs with the Release in `Unlock::drop`: what the last holder did is seen. Relaxed on failure, for
+        // ORDERING: Acquire pairs with the Release in `Unlock::drop`, so this core sees what the last holder did. Relaxed on failure:
         // nothing is read then.
         let take = || self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // ORDERING: Relaxed. A hint whether to try; the exchange orders.
@@ -41,7 +40,7 @@ impl<T> Spin<T> {
     }
 }
 
-/// Gives the lock back, also when the work panics.
+/// Releases the lock, also on a panic.
 struct Unlock<'a>(&'a AtomicBool);
 
 impl Drop for Unlock<'_> {
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_panic_gives_the_lock_back() {
-        let lock = Spin::new(1);
+        let lock = SpinLock::new(1);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             lock.with(|content| {
                 *content = 2;

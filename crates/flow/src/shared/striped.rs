@@ -1,5 +1,5 @@
-//! One table cut into stripes by hash, each under a spin lock of its own: lock striping (Herlihy, Shavit, "The Art of
-//! Multiprocessor Programming", chapter 13; the table of the HPSR '21 study that is shared under spin locks).
+//! Lock striping: one table cut into stripes by hash, each under its own spin lock (Herlihy, Shavit, "The Art of Multiprocessor
+//! Programming", chapter 13; the table under spin locks in the HPSR '21 study).
 
 use alloc::boxed::Box;
 
@@ -7,19 +7,19 @@ use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::alone::Alone;
-use crate::shared::spin::Spin;
+use crate::shared::exclusive::ExclusiveTable;
+use crate::shared::spin::SpinLock;
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};
 
-/// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
+/// The most stripes: enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
 const STRIPES_MAX: usize = 256;
-/// Flows to a stripe at least, for each has a timing wheel of 40 KiB.
+/// The fewest flows a stripe, since each has a timing wheel of 40 KiB.
 const STRIPE_FLOWS: usize = 512;
-/// Where a stripe's number begins in a hash: the index inside goes by the lowest byte and the upper half.
+/// The first of the hash bits that number the stripe. The index inside uses the lowest byte and the upper half.
 const STRIPE_SHIFT: u32 = 16;
 
-/// The table. Cores wait for each other only where their flows fall into the same stripe.
+/// A flow table under striped locks. Cores wait for each other only if their flows fall into the same stripe.
 pub struct Striped<K, V, I = CuckooPp> {
     stripes: Box<[Stripe<K, V, I>]>,
     capacity: usize,
@@ -27,12 +27,12 @@ pub struct Striped<K, V, I = CuckooPp> {
     seed: u64,
 }
 
-/// Two lines, for processors fetch lines in pairs: no two locks share one.
+/// A stripe on two cache lines of its own, since processors fetch lines in pairs.
 #[repr(align(128))]
-struct Stripe<K, V, I>(Spin<Alone<K, V, I>>);
+struct Stripe<K, V, I>(SpinLock<ExclusiveTable<K, V, I>>);
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
-    /// An empty table as planned, cut as its capacity suggests.
+    /// An empty table with a number of stripes that suits its capacity.
     ///
     /// # Panics
     /// As [`Table::planned`] does.
@@ -41,15 +41,15 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
         Self::cut(plan, (plan.capacity / STRIPE_FLOWS).clamp(1, STRIPES_MAX).next_power_of_two())
     }
 
-    /// An empty table as planned, cut into so many stripes. Each has room for more than its share, as hashes don't cut evenly.
+    /// An empty table cut into so many stripes. Each has room for more than its share, as hashes don't spread evenly.
     ///
     /// # Panics
-    /// As [`Table::planned`] does, and when the number is not a power of two up to 2^16.
+    /// As [`Table::planned`] does, and if the number is not a power of two up to 2^16.
     #[must_use]
     pub fn cut(plan: Plan<I::Choice>, stripes: usize) -> Self {
         assert!(stripes.is_power_of_two() && stripes <= 1 << 16, "the number of stripes is a power of two up to 2^16");
         let share = share(plan.capacity, stripes);
-        let stripe = || Stripe(Spin::new(Alone(Table::planned(Plan { capacity: share, ..plan }))));
+        let stripe = || Stripe(SpinLock::new(ExclusiveTable(Table::planned(Plan { capacity: share, ..plan }))));
         let stripes: Box<[_]> = (0..stripes).map(|_| stripe()).collect();
         let inside = |stripe: &Stripe<K, V, I>| stripe.0.with(|table| table.0.memory_bytes() - size_of_val(&table.0));
         let memory_bytes = size_of::<Self>() + size_of_val(&*stripes) + stripes.iter().map(inside).sum::<usize>();
@@ -57,7 +57,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Striped<K, V, I> {
     }
 
     #[inline]
-    fn stripe(&self, hash: u64) -> &Spin<Alone<K, V, I>> {
+    fn stripe(&self, hash: u64) -> &SpinLock<ExclusiveTable<K, V, I>> {
         &self.stripes[(hash >> STRIPE_SHIFT) as usize & (self.stripes.len() - 1)].0
     }
 }
@@ -72,7 +72,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
         key.hash(self.seed)
     }
 
-    /// What a lock guards can't be asked for without it.
+    /// Prefetches the lock; what it guards can't be prefetched without it.
     #[inline]
     fn prefetch(&self, hash: u64) {
         prefetch::address(core::ptr::from_ref(self.stripe(hash)).cast());
@@ -102,8 +102,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
     }
 
     #[inline]
-    fn reclaim(&self, near: u64, now: Nanos) -> usize {
-        self.stripe(near).with(|table| table.reclaim(now))
+    fn reclaim(&self, hash: u64, now: Nanos) -> usize {
+        self.stripe(hash).with(|table| table.reclaim(now))
     }
 
     fn len(&self) -> usize {
@@ -119,7 +119,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
     }
 }
 
-/// A stripe's room: its share of the flows and eight standard deviations, and never more than all.
+/// The capacity of a stripe: its share of the flows plus eight standard deviations, and at most all of them.
 pub(super) fn share(flows: usize, stripes: usize) -> usize {
     let mean = flows.div_ceil(stripes);
     flows.min(mean + 8 * mean.isqrt() + 16)

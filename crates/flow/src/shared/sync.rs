@@ -1,5 +1,5 @@
-//! Everything that one thread sees of another goes through here, so that a model checker (`--cfg loom`) can take its place:
-//! the code that it checks is the code that ships.
+//! Synchronisation primitives of the shared tables: the standard ones, or those of the model checker loom under `--cfg loom`. So loom
+//! checks the code that ships.
 
 #[cfg(not(loom))]
 pub(crate) use self::shipped::*;
@@ -18,15 +18,15 @@ mod shipped {
 
     use crate::memory::{Filling, Region};
 
-    /// Spins this often, twice as long each time, before it lets another thread have the processor.
+    /// How often it spins, twice as long each time, before it yields the processor.
     const SPINS: u32 = 6;
 
-    /// What a thread does while it waits for another one.
+    /// Back-off of a thread that waits for another.
     #[derive(Default)]
     pub(crate) struct Pause(u32);
 
     impl Pause {
-        /// Waits a little, and longer each time. Whoever is waited for may have lost its processor.
+        /// Waits, longer each time. In the end it yields, as the other thread may have lost its processor.
         #[cold]
         pub(crate) fn wait(&mut self) {
             if self.0 < SPINS {
@@ -38,21 +38,21 @@ mod shipped {
         }
     }
 
-    /// A cell under a lock.
-    pub(crate) struct Cell<T>(cell::UnsafeCell<T>);
+    /// A cell for shared data whose access is synchronised elsewhere.
+    pub(crate) struct UnsafeCell<T>(cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
+    impl<T> UnsafeCell<T> {
         pub(crate) const fn new(content: T) -> Self {
             Self(cell::UnsafeCell::new(content))
         }
 
-        /// What is in the cell, by its address. The caller sees to it that nobody writes meanwhile.
+        /// Passes the address of the contents, to read. The caller ensures that nobody writes meanwhile.
         #[inline(always)]
         pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
             look(self.0.get())
         }
 
-        /// The same, to write. The caller sees to it that nobody else looks meanwhile.
+        /// Passes the address of the contents, to write. The caller ensures that nobody else reads or writes meanwhile.
         #[inline(always)]
         pub(crate) fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R {
             look(self.0.get())
@@ -60,15 +60,15 @@ mod shipped {
     }
 
     /// Atomic words, all of them 0.
-    pub(crate) struct Words(Region);
+    pub(crate) struct AtomicWords(Region);
 
-    impl Words {
+    impl AtomicWords {
         pub(crate) fn zeroed(count: usize) -> Self {
             Self(Region::zeroed(count * size_of::<AtomicU64>(), Filling::Whole))
         }
     }
 
-    impl ops::Deref for Words {
+    impl ops::Deref for AtomicWords {
         type Target = [AtomicU64];
 
         #[inline(always)]
@@ -80,7 +80,7 @@ mod shipped {
         }
     }
 
-    /// Nothing is broken in what ships.
+    /// Injected faults exist under the model checker only.
     macro_rules! broken {
         ($fault:ident) => {
             false
@@ -99,7 +99,7 @@ mod checked {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::PoisonError;
 
-    /// Every turn of a loop that waits goes to another thread, for no other can end the wait.
+    /// Each round of a waiting loop yields to another thread, as only another thread can end the wait.
     #[derive(Default)]
     pub(crate) struct Pause;
 
@@ -109,10 +109,10 @@ mod checked {
         }
     }
 
-    /// A cell whose accesses the checker watches for races.
-    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+    /// A cell whose accesses the model checker watches for races.
+    pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
+    impl<T> UnsafeCell<T> {
         pub(crate) fn new(content: T) -> Self {
             Self(loom::cell::UnsafeCell::new(content))
         }
@@ -127,15 +127,15 @@ mod checked {
     }
 
     /// Atomic words, all of them 0.
-    pub(crate) struct Words(Box<[AtomicU64]>);
+    pub(crate) struct AtomicWords(Box<[AtomicU64]>);
 
-    impl Words {
+    impl AtomicWords {
         pub(crate) fn zeroed(count: usize) -> Self {
             Self(locality::pages::boxed((0..count).map(|_| AtomicU64::new(0))))
         }
     }
 
-    impl ops::Deref for Words {
+    impl ops::Deref for AtomicWords {
         type Target = [AtomicU64];
 
         fn deref(&self) -> &[AtomicU64] {
@@ -143,43 +143,43 @@ mod checked {
         }
     }
 
-    /// What a test may break, one at a time, to see that the check notices.
+    /// Faults that a test injects, one at a time, to see that the model checker finds them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// A writer's words may be seen before its odd version.
+        /// A writer's words become visible before its odd version.
         EarlyWords,
-        /// A writer's even version may be seen before its words.
+        /// A writer's even version becomes visible before its words.
         EarlyVersion,
-        /// A reader looks at the version again before it has read the words.
+        /// A reader checks the version before it has read the words.
         LateWords,
-        /// A reader doesn't look at the version again.
+        /// A reader doesn't check the version.
         Unchecked,
-        /// A reader that found nothing in two buckets looks again at the second's version alone.
+        /// A reader that found nothing in two buckets checks the second's version only.
         HalfChecked,
-        /// A lock is given back before what was done under it is seen.
+        /// A lock is released before the writes under it are visible.
         EarlyUnlock,
-        /// Who follows a signpost doesn't look whose entry it leads to.
+        /// A reader that follows a signpost doesn't compare the key.
         Trusting,
-        /// A core's announcement that it is in a burst may be seen after it has begun.
+        /// A core's announcement of a burst becomes visible after its first reads.
         LateEntry,
-        /// A place is used again without a look at who is in a burst.
+        /// A place is reused without checking for bursts.
         EarlyReuse,
-        /// Who decides on an entry that cores add to doesn't keep them from it.
+        /// A decision on an entry that cores add to doesn't close it.
         Unclosed,
     }
 
     thread_local! {
-        // All threads of a model run on one of the system's.
+        // All threads of a model run on one thread of the system.
         static FAULT: cell::Cell<Option<Fault>> = const { cell::Cell::new(None) };
     }
 
     impl Fault {
-        /// From now on the tables of this thread have this fault, or none.
+        /// Injects this fault into the tables of this thread, or none.
         pub fn inject(fault: Option<Self>) {
             FAULT.set(fault);
         }
 
-        /// Whether the tables of this thread have this fault.
+        /// True if the tables of this thread have this fault.
         pub(crate) fn is_injected(self) -> bool {
             FAULT.get() == Some(self)
         }

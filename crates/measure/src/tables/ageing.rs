@@ -114,7 +114,7 @@ impl<I: Index> Aged<I> {
             let Some(slot) = self.table.reclaim(now) else { break };
             self.expire(slot);
         }
-        if let Some(mut entry) = self.table.entry_near(key, hint, now) {
+        if let Some(mut entry) = self.table.entry_at_hint(key, hint, now) {
             let _ = entry.move_deadline(now + life);
             return;
         }
@@ -122,7 +122,7 @@ impl<I: Index> Aged<I> {
             self.expire(slot);
         }
         if self.ageing == Ageing::Lazy
-            && let Some(slot) = self.table.dead_near(hash, now)
+            && let Some(slot) = self.table.expired_near(hash, now)
         {
             self.expire(slot);
         }

@@ -65,7 +65,7 @@ impl<I: Index> Tracker<I> {
 
     #[inline(always)]
     fn find(&mut self, key: &FiveTuple4, hash: u64, hint: Hint) -> Option<Slot> {
-        let near = self.table.entry_near(key, hint, self.now).map(|entry| entry.slot());
+        let near = self.table.entry_at_hint(key, hint, self.now).map(|entry| entry.slot());
         near.or_else(|| self.table.find(key, hash))
     }
 
@@ -86,7 +86,7 @@ impl<I: Index> Subject for Tracker<I> {
             meter.begin();
             let (hashes, hints) = self.prefetch(burst.iter());
             for ((key, hash), hint) in burst.iter().zip(hashes).zip(hints) {
-                if let Some(mut entry) = self.table.entry_near(key, hint, self.now) {
+                if let Some(mut entry) = self.table.entry_at_hint(key, hint, self.now) {
                     sum = sum.wrapping_add(entry.value_mut()[0]);
                     found += 1;
                 } else if let Some(slot) = self.table.find(key, hash) {
@@ -140,7 +140,7 @@ impl<I: Index> Subject for Tracker<I> {
                 match act {
                     MixedOp::Look => {
                         let (now, deadline) = (self.now, self.now + IDLE);
-                        if let Some(mut entry) = self.table.entry_near(key, hint, now) {
+                        if let Some(mut entry) = self.table.entry_at_hint(key, hint, now) {
                             count(entry.value_mut());
                             found += 1;
                             // Only a deadline that moves earlier needs more.

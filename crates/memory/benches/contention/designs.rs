@@ -1,19 +1,19 @@
-//! The designs that the memory is not: buffered writes (TL2: Dice, Shalev, Shavit, DISC '06) and several versions (after MV-RLU:
-//! Kim et al., ASPLOS '19), as much of them as an array of numbers needs. Neither has turns, causes or the other structures, and the
-//! second never reclaims a version: what they lack costs time, so they look better here than they would be.
+//! Alternative designs: buffered writes (TL2: Dice, Shalev, Shavit, DISC '06) and several versions (after MV-RLU: Kim et al., ASPLOS '19),
+//! as far as an array of numbers needs them. Neither has irrevocable transactions, causes or the other structures, and the second never
+//! reclaims a version. These cost time, so both look better here than they would be.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// An element on a line of its own.
+/// An element on a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Line {
-    /// Twice a version, or odd while it is locked. Of several versions: the newest copy, 0 for none.
+    /// Twice the version, or odd while it is locked. With several versions: the newest copy, or 0.
     lock: AtomicU64,
     value: AtomicU64,
 }
 
-/// On a line of its own.
+/// A value on a cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Apart(AtomicU64);
@@ -25,7 +25,7 @@ fn lines(len: usize) -> Box<[Line]> {
 /// A transaction failed.
 pub(crate) struct Failed;
 
-/// An array whose writers keep what they write to themselves until they commit.
+/// An array whose writers buffer their writes until they commit (TL2).
 pub(crate) struct Buffered {
     lines: Box<[Line]>,
     clock: Apart,
@@ -37,7 +37,7 @@ pub(crate) struct Buffer {
     snapshot: u64,
     reads: Vec<(usize, u64)>,
     writes: Vec<(usize, u64)>,
-    /// Which elements may be in `writes`.
+    /// A filter of the elements in `writes`.
     filter: u64,
 }
 
@@ -91,7 +91,7 @@ impl Buffered {
         buffer.writes.push((at, value));
     }
 
-    /// Whether all that was read is as it was; what this core has locked has the words in `held`.
+    /// Validates the read set. The words of elements that this core has locked are in `held`.
     fn is_valid(&self, buffer: &Buffer, held: Option<&[u64]>) -> bool {
         buffer.reads.iter().all(|&(at, seen)| {
             let word = self.lines[at].lock.load(Ordering::Acquire);
@@ -132,7 +132,7 @@ impl Buffered {
         Ok(())
     }
 
-    /// Nothing was written: the old versions stand.
+    /// Nothing was written: the old versions remain.
     fn let_go(&self, buffer: &Buffer, held: &[u64]) {
         for (&(at, _), seen) in buffer.writes.iter().zip(held) {
             self.lines[at].lock.store(*seen, Ordering::Release);
@@ -144,11 +144,11 @@ impl Buffered {
     }
 }
 
-/// An array of which writers make copies, so that readers find what was there when they began.
+/// An array whose writers make copies, so that readers find the versions of their start (multi-versioning).
 pub(crate) struct Versions {
     lines: Box<[Line]>,
     clock: Apart,
-    /// The copies of all cores, each core's by itself; the first is nobody's.
+    /// The copies of all cores, in one part for each core. Copy 0 is unused.
     copies: Box<[Copy]>,
     each: usize,
 }
@@ -156,30 +156,30 @@ pub(crate) struct Versions {
 /// A version of an element.
 #[derive(Default)]
 struct Copy {
-    /// When it was committed; [`PENDING`] before.
+    /// Its commit time; [`PENDING`] before the commit.
     time: AtomicU64,
     value: AtomicU64,
     older: AtomicU64,
 }
 
 const PENDING: u64 = u64::MAX;
-/// It has drawn its time, or is about to.
+/// The transaction is committing: it has drawn its commit time or is about to.
 const COMMITTING: u64 = u64::MAX - 1;
 
-/// One core's place among the copies.
+/// One core's part of the copies.
 pub(crate) struct Writer {
     now: u64,
-    /// The copies of this transaction begin here, and end here.
+    /// The first copy of this transaction, and the next free one.
     first: usize,
     next: usize,
     elements: Vec<usize>,
 }
 
 impl Versions {
-    /// For `cores` cores, each of which makes no more than `each` copies in all.
+    /// An array for `cores` cores, each with at most `each` copies in all.
     pub(crate) fn new(len: usize, cores: usize, each: usize) -> Self {
         let copies: Box<[Copy]> = (0..=cores * each).map(|_| Copy::default()).collect();
-        // A page that is touched first while the clock runs would count against it.
+        // Touches all pages now, so that page faults aren't measured.
         copies.iter().for_each(|copy| copy.time.store(PENDING, Ordering::Relaxed));
         Self { lines: lines(len), clock: Apart::default(), copies, each }
     }
@@ -195,7 +195,7 @@ impl Versions {
         writer.elements.clear();
     }
 
-    /// The version that was the newest when the transaction began, or its own.
+    /// The newest version at the start of the transaction, or its own.
     pub(crate) fn read(&self, writer: &Writer, at: usize) -> u64 {
         let mut copy = self.lines[at].lock.load(Ordering::Acquire) as usize;
         loop {
@@ -222,7 +222,7 @@ impl Versions {
             self.copies[seen as usize].value.store(number, Ordering::Relaxed);
             return Ok(());
         }
-        // What is newer than this transaction, or not committed yet, is in the way.
+        // A version that is newer than this transaction, or not committed yet, is a conflict.
         if seen != 0 && self.copies[seen as usize].time.load(Ordering::Acquire) > writer.now {
             return Err(Failed);
         }
@@ -239,20 +239,20 @@ impl Versions {
         if writer.first == writer.next {
             return;
         }
-        // Whoever begins behind the time that is drawn finds copies that say so, and waits until they say which it is.
+        // A transaction that begins after this time finds pending copies, and waits for their commit times.
         let copies = &self.copies[writer.first..writer.next];
         copies.iter().for_each(|copy| copy.time.store(COMMITTING, Ordering::Release));
         let time = self.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
         copies.iter().for_each(|copy| copy.time.store(time, Ordering::Release));
     }
 
-    /// Takes the copies out again, the newest first.
+    /// Removes the copies, newest first.
     pub(crate) fn abort(&self, writer: &mut Writer) {
         for (at, copy) in writer.elements.drain(..).rev().zip((writer.first..writer.next).rev()) {
             let older = self.copies[copy].older.load(Ordering::Relaxed);
             self.lines[at].lock.store(older, Ordering::Release);
         }
-        // Another may still look at them, so they are not used again.
+        // Other cores may still read them, so they are not reused.
         writer.first = writer.next;
     }
 

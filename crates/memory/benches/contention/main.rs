@@ -1,7 +1,7 @@
-//! What sharing an array costs: figure 6a of NFork. 10,000 elements, a step reads one or reads and writes one, drawn evenly or by
-//! Zipf's law (0.99), on one core and on two, interleaved.
+//! The cost of sharing an array: figure 6a of NFork. There are 10,000 elements. A step reads one, or reads and writes one, drawn uniformly
+//! or by Zipf's law (0.99), on one core and on two, interleaved.
 //!
-//! `cargo bench -p millrace-memory --bench contention`, or of some rows: `... -- transactional`
+//! `cargo bench -p millrace-memory --bench contention`; for some rows: `... -- transactional`
 #![allow(clippy::print_stdout)]
 
 mod designs;
@@ -19,7 +19,7 @@ const ROUNDS: usize = 7;
 /// Steps of a transaction in the batched rows.
 const BATCH: usize = 32;
 
-/// Which element each step uses.
+/// The element that each step uses.
 fn draws(skew: f64, seed: u64) -> Vec<u32> {
     let weights: Vec<f64> = (1..=ELEMENTS).map(|rank| (rank as f64).powf(-skew)).collect();
     let total: f64 = weights.iter().sum();
@@ -42,7 +42,7 @@ fn draws(skew: f64, seed: u64) -> Vec<u32> {
     std::iter::repeat_with(draw).take(STEPS).collect()
 }
 
-/// Runs a core's steps on each of so many threads at once: nanoseconds a step and core.
+/// Runs the steps on so many threads at once; returns nanoseconds for a step and core.
 fn timed(cores: usize, skew: f64, core: &(dyn Fn(usize, &[u32]) + Sync)) -> f64 {
     let barrier = Barrier::new(cores + 1);
     std::thread::scope(|scope| {
@@ -62,17 +62,17 @@ fn timed(cores: usize, skew: f64, core: &(dyn Fn(usize, &[u32]) + Sync)) -> f64 
     })
 }
 
-/// By transactions of `batch` steps.
+/// Transactions of `batch` steps.
 fn transactional(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     let memory = Transactional::new(cores, 1);
     let array = memory.vector(ELEMENTS, 0u64);
-    let sessions: Vec<_> = memory.sessions().into_iter().map(Mutex::new).collect();
+    let handles: Vec<_> = memory.core_handles().into_iter().map(Mutex::new).collect();
     timed(cores, skew, &|core, draws| {
-        let mut session = sessions[core].lock().expect("each core has its own");
+        let mut handle = handles[core].lock().expect("each core has its own");
         let (mut done, mut aborts, mut size) = (0, 0, batch);
         while done < draws.len() {
             let burst = &draws[done..(done + size).min(draws.len())];
-            let mut log = session.log(&memory);
+            let mut log = handle.log(&memory);
             let mut tx = log.attempt(aborts);
             let step = |at: &u32| {
                 let value = array.read(&mut tx, *at as usize)?;
@@ -88,7 +88,7 @@ fn transactional(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     })
 }
 
-/// By transactions that buffer what they write.
+/// Transactions with buffered writes.
 fn buffered(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     let array = Buffered::new(ELEMENTS);
     let taken = timed(cores, skew, &|_, draws| {
@@ -108,9 +108,9 @@ fn buffered(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     taken
 }
 
-/// By transactions on several versions.
+/// Transactions with several versions.
 fn versions(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
-    // What fails has made copies too, and they are not used again: there is room for most steps to fail once.
+    // Aborted steps use up copies too: there is room for most steps to abort once.
     let array = Versions::new(ELEMENTS, cores, if writes { 4 * STEPS } else { 0 });
     let taken = timed(cores, skew, &|core, draws| {
         let mut writer = array.writer(core);
@@ -132,7 +132,7 @@ fn versions(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     taken
 }
 
-/// Bursts as the engine has them: one that fails is halved, and they grow again one by one.
+/// Bursts as in the engine: one that aborts is halved, then they grow one by one.
 fn in_bursts(draws: &[u32], batch: usize, mut transaction: impl FnMut(&[u32]) -> Result<(), Failed>) {
     let (mut done, mut size) = (0, batch);
     while done < draws.len() {
@@ -144,7 +144,7 @@ fn in_bursts(draws: &[u32], batch: usize, mut transaction: impl FnMut(&[u32]) ->
     }
 }
 
-/// By steps under the lock of a locked memory, `batch` at a time.
+/// Steps under the lock of a locked memory, `batch` at a time.
 fn locked(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     let memory = Locked::keyed(1);
     let array = memory.vector(ELEMENTS, 0u64);
@@ -229,7 +229,7 @@ const CONTESTANTS: [Contestant; 12] = [
 ];
 
 fn main() {
-    // Cargo adds flags of its own.
+    // Cargo adds its own flags.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let contestants: Vec<Contestant> = CONTESTANTS.into_iter().filter(|(name, _)| is_wanted(name)).collect();

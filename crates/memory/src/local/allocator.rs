@@ -1,4 +1,4 @@
-//! A bounded pool of indices with ageing, in a core's own memory: see [`Wheel`].
+//! A bounded pool of indices with deadlines, in a core's own memory, on a hierarchical timing wheel ([`Wheel`]).
 
 use core::cell::Cell;
 use core::convert::Infallible;
@@ -8,14 +8,14 @@ use packet::Nanos;
 
 use super::{Local, LocalTx};
 use crate::Allocator;
-use crate::wheel::{FREE, Half, LEVELS, LISTS, Wheel, Word};
+use crate::wheel::{FREE, Field32, Field64, LEVELS, LISTS, Wheel};
 
-/// A pool in local memory, 24 bytes an index. Indices are given out in the order in which they were given back.
+/// A pool in local memory, 24 bytes an index. The index that was freed first is allocated first.
 ///
-/// [`expire`](Allocator::expire) frees an index in the tick after its deadline, and in the order of those ticks. Deadlines
-/// that had passed already when they were set count from then.
+/// [`expire`](Allocator::expire) frees an index in the tick after its deadline, in the order of those ticks. A deadline that has already
+/// passed when it is set counts from then.
 pub struct LocalAllocator {
-    /// One for each index, then one for each list: the list's end and beginning.
+    /// A node for each index, then one for each list: the list's end and beginning.
     nodes: Zeros<Node>,
     capacity: u32,
     occupied: [Cell<u64>; LEVELS],
@@ -24,13 +24,13 @@ pub struct LocalAllocator {
     quiet_until: Cell<u64>,
 }
 
-/// A deadline, then [`NEXT`], [`PREV`] and [`LIST`]. Zeros are an index on the list of the free, between those with the numbers ahead and
-/// behind: so nothing need be written before an index is used.
+/// A deadline, then [`NEXT`], [`PREV`] and [`LIST`]. Zeros mean an index on the free list, between its neighbours by number, so nothing has
+/// to be written before an index is used.
 type Node = (Cell<u64>, [Cell<u32>; 3]);
 
-/// The node behind this one, less its own number and one.
+/// The next node's number, minus the number behind this node's.
 const NEXT: usize = 0;
-/// The node ahead of this one, less its own number and plus one.
+/// The previous node's number, minus the number before this node's.
 const PREV: usize = 1;
 /// The list that the node is in.
 const LIST: usize = 2;
@@ -49,41 +49,41 @@ impl LocalAllocator {
             cascading: Cell::new(FREE),
             quiet_until: Cell::new(u64::MAX),
         };
-        let mut numbers = Numbers(&pool);
+        let mut numbers = PoolNumbers(&pool);
         for list in 0..LISTS as u32 {
             let end = numbers.end(list);
-            numbers.set_half(Half::Next(end), end);
-            numbers.set_half(Half::Prev(end), end);
+            numbers.set_field32(Field32::Next(end), end);
+            numbers.set_field32(Field32::Prev(end), end);
         }
         if capacity > 0 {
             let end = numbers.end(FREE);
-            numbers.set_half(Half::Next(end), 0);
-            numbers.set_half(Half::Prev(end), capacity - 1);
-            numbers.set_half(Half::Prev(0), end);
+            numbers.set_field32(Field32::Next(end), 0);
+            numbers.set_field32(Field32::Prev(end), capacity - 1);
+            numbers.set_field32(Field32::Prev(0), end);
         }
         pool
     }
 
-    /// What a pool takes.
+    /// A pool's memory in bytes.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         (capacity + LISTS) as u64 * size_of::<Node>() as u64
     }
 
     fn take(&self, index: u32, deadline: Nanos) {
-        Numbers(self).unlink(index);
+        PoolNumbers(self).unlink(index);
         self.nodes[index as usize].0.set(deadline.0);
-        Numbers(self).arm(index, deadline.0);
+        PoolNumbers(self).arm(index, deadline.0);
     }
 
     #[cold]
     fn rearm(&self, index: u32, deadline: Nanos) {
-        Numbers(self).unlink(index);
-        Numbers(self).arm(index, deadline.0);
+        PoolNumbers(self).unlink(index);
+        PoolNumbers(self).arm(index, deadline.0);
     }
 
     #[inline(never)]
-    fn turn(&self, now: Nanos) -> Option<usize> {
-        let Ok(index) = Numbers(self).turn(now.0);
+    fn advance(&self, now: Nanos) -> Option<usize> {
+        let Ok(index) = PoolNumbers(self).advance(now.0);
         index
     }
 
@@ -94,53 +94,53 @@ impl LocalAllocator {
     }
 }
 
-/// The pool's numbers, for its wheel.
-struct Numbers<'a>(&'a LocalAllocator);
+/// The fields of the pool, for its wheel.
+struct PoolNumbers<'a>(&'a LocalAllocator);
 
-impl Numbers<'_> {
-    /// Where the number is kept, and what it is there less of.
+impl PoolNumbers<'_> {
+    /// The cell of the number, and what is subtracted from the number in it.
     #[inline(always)]
-    fn at(&self, at: Half) -> (&Cell<u32>, u32) {
+    fn at(&self, at: Field32) -> (&Cell<u32>, u32) {
         match at {
-            Half::Next(node) => (&self.0.nodes[node as usize].1[NEXT], node.wrapping_add(1)),
-            Half::Prev(node) => (&self.0.nodes[node as usize].1[PREV], node.wrapping_sub(1)),
-            Half::List(node) => (&self.0.nodes[node as usize].1[LIST], 0),
-            Half::Cascading => (&self.0.cascading, 0),
+            Field32::Next(node) => (&self.0.nodes[node as usize].1[NEXT], node.wrapping_add(1)),
+            Field32::Prev(node) => (&self.0.nodes[node as usize].1[PREV], node.wrapping_sub(1)),
+            Field32::List(node) => (&self.0.nodes[node as usize].1[LIST], 0),
+            Field32::Cascading => (&self.0.cascading, 0),
         }
     }
 
     #[inline]
-    fn of(&self, at: Word) -> &Cell<u64> {
+    fn of(&self, at: Field64) -> &Cell<u64> {
         match at {
-            Word::Occupied(level) => &self.0.occupied[level],
-            Word::Position => &self.0.position,
-            Word::QuietUntil => &self.0.quiet_until,
+            Field64::Occupied(level) => &self.0.occupied[level],
+            Field64::Position => &self.0.position,
+            Field64::QuietUntil => &self.0.quiet_until,
         }
     }
 }
 
-impl Wheel for Numbers<'_> {
+impl Wheel for PoolNumbers<'_> {
     type Fault = Infallible;
 
     #[inline]
-    fn half(&self, at: Half) -> u32 {
+    fn field32(&self, at: Field32) -> u32 {
         let (cell, less) = self.at(at);
         cell.get().wrapping_add(less)
     }
 
     #[inline]
-    fn set_half(&mut self, at: Half, number: u32) {
+    fn set_field32(&mut self, at: Field32, number: u32) {
         let (cell, less) = self.at(at);
         cell.set(number.wrapping_sub(less));
     }
 
     #[inline]
-    fn word(&self, at: Word) -> u64 {
+    fn field64(&self, at: Field64) -> u64 {
         self.of(at).get()
     }
 
     #[inline]
-    fn set_word(&mut self, at: Word, number: u64) {
+    fn set_field64(&mut self, at: Field64, number: u64) {
         self.of(at).set(number);
     }
 
@@ -162,7 +162,7 @@ impl Allocator<Local> for LocalAllocator {
     }
 
     fn allocate<'a>(&'a self, _: &mut LocalTx<'a>, deadline: Nanos) -> Result<Option<usize>, Infallible> {
-        let first = Numbers(self).first(FREE);
+        let first = PoolNumbers(self).first(FREE);
         if let Some(index) = first {
             self.take(index, deadline);
         }
@@ -195,8 +195,8 @@ impl Allocator<Local> for LocalAllocator {
 
     fn free<'a>(&'a self, _: &mut LocalTx<'a>, index: usize) -> Result<(), Infallible> {
         if self.in_use(index) {
-            Numbers(self).unlink(index as u32);
-            Numbers(self).push(index as u32, FREE);
+            PoolNumbers(self).unlink(index as u32);
+            PoolNumbers(self).push(index as u32, FREE);
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Allocator<Local> for LocalAllocator {
         if now.0 < self.quiet_until.get() {
             return Ok(None);
         }
-        Ok(self.turn(now))
+        Ok(self.advance(now))
     }
 }
 

@@ -20,7 +20,7 @@ enum Op {
     Advance(u64),
 }
 
-/// Spans from under a tick to weeks, and none at all.
+/// Durations of 0, below a tick, and up to weeks.
 fn span() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -44,7 +44,7 @@ fn ops(capacity: usize) -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 0..300)
 }
 
-/// The naive pool: deadlines in an array, the free in the order in which they came back.
+/// A naive pool: deadlines in an array, and the free indices in the order of their release.
 struct Model {
     deadlines: Vec<Option<u64>>,
     free: Vec<usize>,
@@ -133,7 +133,7 @@ proptest! {
         }
         let mut expired = Vec::new();
         let mut idle = 0;
-        // Each index needs at most a move for each level, twice if it was put off.
+        // Each index needs at most one move for each level, twice that if it was put off.
         while idle < 60 * 2 * LEVELS / WORK {
             match pool.expire(&mut tx, Nanos(at)).unwrap() {
                 Some(index) => expired.push(index),
@@ -177,7 +177,7 @@ fn a_mass_expiry_costs_each_call_the_same() {
         freed += usize::from(pool.expire(&mut tx, Nanos::from_secs(3600)).unwrap().is_some());
         calls += 1;
     }
-    // One call frees one index; moving all from level to level on the way takes WORK of them a call.
+    // One call frees one index; on the way down the levels it moves `WORK` indices a call.
     assert!(calls <= 10_000 + 10_000 * LEVELS / WORK, "{calls} calls");
 }
 

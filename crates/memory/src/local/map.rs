@@ -1,5 +1,5 @@
-//! A bounded map: open addressing with linear probing at no more than half full, and deletion by shifting back (Knuth,
-//! vol. 3, 6.4, algorithm R), so that no tombstones pile up however long it runs.
+//! A bounded hash map: linear probing at a load of one half at most, with deletion by shifting back (Knuth, vol. 3, 6.4, algorithm R).
+//! There are no tombstones, so it doesn't degrade over time.
 
 use core::cell::Cell;
 use core::convert::Infallible;
@@ -9,15 +9,15 @@ use crate::{Map, Name, Value};
 use locality::pages::{Filling, STEP, Slot, Zeros};
 use locality::prefetch;
 
-/// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
+/// A map in local memory: two slots for each pair, 32 bytes a slot for a five-tuple and an index.
 pub struct LocalMap<K, V> {
-    /// Each pair with the top half of its key's hash, which is enough to find home again.
+    /// Each pair with the top half of its key's hash, which gives its home.
     slots: Zeros<Slot<(V, K)>>,
     len: Cell<usize>,
-    /// With how many pairs the next piece goes to a huge page.
+    /// At this number of pairs the next part is put on a huge page.
     collapse_at: Cell<usize>,
     capacity: usize,
-    /// What the hash is keyed by. What a map answers doesn't depend on it.
+    /// The hash seed. It doesn't change any result.
     seed: u64,
 }
 
@@ -29,7 +29,7 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         Self { slots, len: Cell::new(0), collapse_at: Cell::new(STEP), capacity, seed }
     }
 
-    /// What a map takes.
+    /// A map's memory in bytes.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         2 * capacity as u64 * size_of::<Slot<(V, K)>>() as u64
     }
@@ -39,7 +39,7 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         (key.hash(self.seed) >> 32) as u32
     }
 
-    /// Where the probing for a hash begins: the hash scaled to the number of slots (Lemire, "fastrange").
+    /// The slot where probing begins: the hash scaled to the number of slots (Lemire, "fastrange").
     #[inline]
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
@@ -50,8 +50,8 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// The slot that holds the key, or the empty one where the probing for it ends. Half of all slots are empty, so it
-    /// does end; a map for nothing has one slot and never fills it.
+    /// The slot with the key, or the empty slot at the end of its probe. Probing ends, since half of all slots are empty; a map of capacity
+    /// 0 has one slot, which stays empty.
     #[inline]
     fn find(&self, hash: u32, key: &K) -> (usize, Option<V>) {
         let mut at = self.home(hash);
@@ -64,7 +64,7 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         }
     }
 
-    /// Puts one more piece on a huge page.
+    /// Puts the next part on a huge page.
     #[cold]
     #[inline(never)]
     fn collapse_next(&self) {
@@ -72,13 +72,13 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         self.collapse_at.set(if self.slots.collapse(at / STEP - 1) { at + STEP } else { usize::MAX });
     }
 
-    /// Empties the slot and moves up whatever could no longer be found behind the hole.
+    /// Empties the slot and moves back the pairs that could no longer be found behind the hole.
     fn shift_back(&self, mut hole: usize) {
         let mut at = hole;
         loop {
             at = self.next(at);
             let Some((hash, pair)) = self.slots[at].get() else { break };
-            // The pair may fill the hole unless its home lies behind the hole, seen in probing order up to `at`.
+            // The pair may fill the hole unless its home lies behind the hole, in probing order up to `at`.
             let home = self.home(hash);
             let stays = if hole <= at { hole < home && home <= at } else { hole < home || home <= at };
             if !stays {

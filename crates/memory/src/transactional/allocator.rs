@@ -1,5 +1,5 @@
-//! A bounded pool of indices with ageing, shared out among the cores: each takes from a pool of its own and expires what is
-//! there, and steals from the fullest when its own is used up.
+//! A bounded pool of indices with deadlines, divided among the cores. Each core allocates and expires indices of its own pool, and steals
+//! from the fullest pool when its own is used up.
 
 use alloc::boxed::Box;
 
@@ -11,30 +11,30 @@ use super::object::{Objects, zeros};
 use super::sync::{AtomicU64, Ordering};
 use super::{Conflict, Transactional};
 use crate::Allocator;
-use crate::wheel::{FREE, Half, LISTS, Wheel, Word};
+use crate::wheel::{FREE, Field32, Field64, LISTS, Wheel};
 
-/// A pool in transactional memory: a line for each index.
+/// A pool in transactional memory: a cache line for each index.
 ///
-/// [`expire`](Allocator::expire) is as the local pool's, over the indices of the pool of the core that asks.
+/// [`expire`](Allocator::expire) works as in the local pool, on the pool of the calling core.
 pub struct TxAllocator {
-    /// Deadline and state, under the index's lock; its place in a list, under that of the pool it belongs to.
+    /// Deadline and state, under the index's lock; the list links, under the lock of the pool that the index belongs to.
     indices: Objects,
-    /// Each core's wheel, and how many of its indices are free.
+    /// Each core's timing wheel and its number of free indices.
     pools: Objects,
-    /// Beginning and end of each list of each pool.
+    /// The first and last index of each list of each pool.
     ends: Box<[AtomicU64]>,
 }
 
-/// An index's words.
+/// The words of an index.
 const DEADLINE: usize = 0;
-/// Twice the pool that it belongs to, and one if it is in use.
+/// Twice the pool's number, plus 1 if the index is in use.
 const STATE: usize = 1;
 const NEXT: usize = 2;
 const PREV: usize = 3;
 const LIST: usize = 4;
 const INDEX_WORDS: usize = 5;
 
-/// A pool's words.
+/// The words of a pool.
 const POSITION: usize = 0;
 const QUIET_UNTIL: usize = 1;
 const CASCADING: usize = 2;
@@ -42,7 +42,7 @@ const FREE_COUNT: usize = 3;
 const OCCUPIED: usize = 4;
 const POOL_WORDS: usize = OCCUPIED + crate::wheel::LEVELS;
 
-/// How many indices a core takes from another's pool at most.
+/// The most indices that a core steals at once.
 const STOLEN_MAX: u64 = 16;
 
 impl TxAllocator {
@@ -75,7 +75,7 @@ impl TxAllocator {
         pool
     }
 
-    /// What a pool takes, but for the ends of the lists of each core.
+    /// A pool's memory in bytes, except the ends of each core's lists.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         Objects::bytes(capacity, INDEX_WORDS)
     }
@@ -85,7 +85,7 @@ impl TxAllocator {
         assert!(index < self.indices.len(), "index {index} is outside a pool of {}", self.indices.len());
     }
 
-    /// Whether an index is in use, the pool that it belongs to, and its deadline.
+    /// Whether an index is in use, its pool, and its deadline.
     #[inline(always)]
     fn state<'a>(&'a self, tx: &mut Tx<'a>, index: usize, access: Access) -> Result<(bool, usize, u64), Conflict> {
         let [deadline, state] = self.indices.load::<[u64; 2]>(tx, index, access)?;
@@ -107,9 +107,9 @@ impl TxAllocator {
         tx.set(count, Tx::get(count).wrapping_add_signed(change));
     }
 
-    /// Takes a free index of a pool; both are locked.
+    /// Allocates a free index of a pool; both are locked.
     fn take<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, index: usize, deadline: Nanos) {
-        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
         wheel.unlink(index as u32);
         wheel.arm(index as u32, deadline.0);
         self.count(tx, pool, -1);
@@ -117,12 +117,12 @@ impl TxAllocator {
         tx.set(self.indices.word(index, STATE), (pool as u64) << 1 | 1);
     }
 
-    /// Gives an index of this core's back whose deadline has passed, if one comes to light.
+    /// Frees an expired index of this core's pool, if it finds one.
     #[inline(never)]
-    fn turn<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
+    fn advance<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
         let core = tx.core();
         self.lock_pool(tx, core, access)?;
-        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.turn(now.0)?;
+        let index = PoolNumbers { tx, of: self, pool: core, operation: Some(access) }.advance(now.0)?;
         if let Some(index) = index {
             self.lock_index(tx, index, access)?;
             self.count(tx, core, 1);
@@ -131,7 +131,7 @@ impl TxAllocator {
         Ok(index)
     }
 
-    /// Takes some of the free indices of the pool that has most; `false` when there are none left.
+    /// Steals some free indices of the fullest pool; `false` if no index is free.
     #[cold]
     fn steal<'a>(&'a self, tx: &mut Tx<'a>, core: usize, access: Access) -> Result<bool, Conflict> {
         let mut most = (0, core);
@@ -145,12 +145,12 @@ impl TxAllocator {
         }
         self.lock_pool(tx, other, access)?;
         for _ in 0..count.div_ceil(2).min(STOLEN_MAX) {
-            let mut from = Numbers { tx, of: self, pool: other, operation: None };
+            let mut from = PoolNumbers { tx, of: self, pool: other, operation: None };
             let Some(index) = from.first(FREE) else { unreachable!("so many are free") };
             from.unlink(index);
             self.lock_index(tx, index as usize, access)?;
             tx.set(self.indices.word(index as usize, STATE), (core as u64) << 1);
-            Numbers { tx, of: self, pool: core, operation: None }.push(index, FREE);
+            PoolNumbers { tx, of: self, pool: core, operation: None }.push(index, FREE);
             self.count(tx, other, -1);
             self.count(tx, core, 1);
         }
@@ -158,23 +158,23 @@ impl TxAllocator {
     }
 }
 
-/// A pool's numbers, for its wheel; the pool is locked.
-struct Numbers<'t, 'a> {
+/// The fields of a pool, for its wheel; the pool is locked.
+struct PoolNumbers<'t, 'a> {
     tx: &'t mut Tx<'a>,
     of: &'a TxAllocator,
     pool: usize,
-    /// For what deadlines are looked at, if they are.
+    /// The access that reads deadlines, if any does.
     operation: Option<Access>,
 }
 
-impl<'a> Numbers<'_, 'a> {
+impl<'a> PoolNumbers<'_, 'a> {
     #[inline(always)]
-    fn at(&self, at: Half) -> &'a AtomicU64 {
+    fn at(&self, at: Field32) -> &'a AtomicU64 {
         let (node, of_index, of_end) = match at {
-            Half::Next(node) => (node as usize, NEXT, 0),
-            Half::Prev(node) => (node as usize, PREV, 1),
-            Half::List(node) => (node as usize, LIST, 0),
-            Half::Cascading => return self.of.pools.word(self.pool, CASCADING),
+            Field32::Next(node) => (node as usize, NEXT, 0),
+            Field32::Prev(node) => (node as usize, PREV, 1),
+            Field32::List(node) => (node as usize, LIST, 0),
+            Field32::Cascading => return self.of.pools.word(self.pool, CASCADING),
         };
         match node.checked_sub(self.of.indices.len()) {
             None => self.of.indices.word(node, of_index),
@@ -183,42 +183,44 @@ impl<'a> Numbers<'_, 'a> {
     }
 
     #[inline(always)]
-    fn of(&self, at: Word) -> &'a AtomicU64 {
+    fn of(&self, at: Field64) -> &'a AtomicU64 {
         let at = match at {
-            Word::Occupied(level) => OCCUPIED + level,
-            Word::Position => POSITION,
-            Word::QuietUntil => QUIET_UNTIL,
+            Field64::Occupied(level) => OCCUPIED + level,
+            Field64::Position => POSITION,
+            Field64::QuietUntil => QUIET_UNTIL,
         };
         self.of.pools.word(self.pool, at)
     }
 }
 
-impl Wheel for Numbers<'_, '_> {
+impl Wheel for PoolNumbers<'_, '_> {
     type Fault = Conflict;
 
     #[inline]
-    fn half(&self, at: Half) -> u32 {
+    fn field32(&self, at: Field32) -> u32 {
         Tx::get(self.at(at)) as u32
     }
 
     #[inline]
-    fn set_half(&mut self, at: Half, number: u32) {
+    fn set_field32(&mut self, at: Field32, number: u32) {
         self.tx.set(self.at(at), u64::from(number));
     }
 
     #[inline]
-    fn word(&self, at: Word) -> u64 {
+    fn field64(&self, at: Field64) -> u64 {
         Tx::get(self.of(at))
     }
 
     #[inline]
-    fn set_word(&mut self, at: Word, number: u64) {
+    fn set_field64(&mut self, at: Field64, number: u64) {
         self.tx.set(self.of(at), number);
     }
 
     #[inline]
     fn deadline(&mut self, index: u32) -> Result<u64, Conflict> {
-        let Some(access) = self.operation else { unreachable!("only a turn asks, and says for what") };
+        let Some(access) = self.operation else {
+            unreachable!("only `advance` reads deadlines, and it names the operation")
+        };
         self.of.state(self.tx, index as usize, access.after(index)).map(|(_, _, deadline)| deadline)
     }
 
@@ -237,7 +239,7 @@ impl Allocator<Transactional> for TxAllocator {
         let access = Access::new(Operation::Allocate, u32::MAX);
         let core = tx.core();
         self.lock_pool(tx, core, access)?;
-        let first = |tx: &mut Tx<'a>| Numbers { tx, of: self, pool: core, operation: None }.first(FREE);
+        let first = |tx: &mut Tx<'a>| PoolNumbers { tx, of: self, pool: core, operation: None }.first(FREE);
         let index = match first(tx) {
             Some(index) => index,
             None if !self.steal(tx, core, access.on(Operation::AllocateSteal))? => return Ok(None),
@@ -278,7 +280,7 @@ impl Allocator<Transactional> for TxAllocator {
         tx.set(self.indices.word(index, DEADLINE), deadline.0);
         if deadline.0 < old {
             self.lock_pool(tx, pool, access)?;
-            let mut wheel = Numbers { tx, of: self, pool, operation: None };
+            let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
             wheel.unlink(index as u32);
             wheel.arm(index as u32, deadline.0);
         }
@@ -294,7 +296,7 @@ impl Allocator<Transactional> for TxAllocator {
         }
         self.lock_index(tx, index, access)?;
         self.lock_pool(tx, pool, access)?;
-        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        let mut wheel = PoolNumbers { tx, of: self, pool, operation: None };
         wheel.unlink(index as u32);
         wheel.push(index as u32, FREE);
         self.count(tx, pool, 1);
@@ -308,6 +310,6 @@ impl Allocator<Transactional> for TxAllocator {
         let core = tx.core();
         let lock = self.pools.lock(core);
         let quiet_until = tx.load(lock, access, move |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
-        if now.0 < quiet_until { Ok(None) } else { self.turn(tx, now, access) }
+        if now.0 < quiet_until { Ok(None) } else { self.advance(tx, now, access) }
     }
 }

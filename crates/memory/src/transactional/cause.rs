@@ -1,11 +1,11 @@
-//! Why transactions fail: pairs of operations that collide, the cause behind each pair, and what to do about it (NFork, section
-//! 4.6 and tables 3 to 5), as data.
+//! Why transactions fail: pairs of operations that conflict, the cause of each pair and a remedy (NFork, section 4.6 and tables 3 to 5), as
+//! data.
 
 use core::fmt;
 
 use super::sites::Site;
 
-/// What a function does to shared state, as far as causes tell such things apart.
+/// An operation of a function on shared state, as far as causes distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// [`Vector::read`](crate::Vector::read).
@@ -18,8 +18,8 @@ pub enum Operation {
     MapInsert,
     /// [`Map::remove`](crate::Map::remove).
     MapRemove,
-    /// The part of [`Map::insert`](crate::Map::insert) and [`Map::remove`](crate::Map::remove) that takes room for a pair from
-    /// this core's share, or gives it back.
+    /// The part of [`Map::insert`](crate::Map::insert) and [`Map::remove`](crate::Map::remove) that takes capacity for a pair from this
+    /// core's share, or gives it back.
     MapRoom,
     /// The same from another core's share.
     MapSteal,
@@ -71,37 +71,37 @@ const _: () = {
     }
 };
 
-/// A transaction failed because another one was in its way.
+/// A transaction failed because it conflicted with another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Collision {
-    /// What it was doing, and where.
+    /// The operation of the failed transaction, and where.
     pub mine: Option<Site>,
-    /// What the other had done, and where; `None` where that was not recorded.
+    /// The operation of the other transaction, and where; `None` if that was not recorded.
     pub other: Option<Site>,
-    /// Whether both were after the same element, key or index, and not just after the same object.
+    /// True if both used the same element, key or index, and not just the same object.
     pub same: bool,
 }
 
-/// Why two operations collide.
+/// Why two operations conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// Both use one element of a vector, and one writes it.
     SameElement,
-    /// Both use one key of a map, and one changes what is under it.
+    /// Both use one key of a map, and one changes its value.
     SameKey,
     /// Two keys lie in one bucket of a map.
     SameBucket,
-    /// A core's share of a map's room was used up, and it took of another's.
+    /// A core's share of a map's capacity was used up, and it took from another core's.
     MapRoomExhausted,
-    /// A core's pool was used up, and it took from another's.
+    /// A core's pool was used up, and it took from another core's.
     PoolExhausted,
     /// Both use one index, and one takes it, frees it or moves its deadline.
     SameIndex,
-    /// An index was taken or given back that is of another core's pool.
+    /// An index of another core's pool was allocated or freed.
     ForeignPool,
     /// One merges a distributed object while the other changes a portion of it.
     MergeDuringUpdate,
-    /// It isn't known what the other did.
+    /// The operation of the other transaction is not known.
     Unknown,
 }
 
@@ -119,7 +119,7 @@ pub const CAUSES: [Cause; 9] = [
 ];
 
 impl Cause {
-    /// The cause in a word or two, for programs.
+    /// The cause's name, for programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,7 +135,7 @@ impl Cause {
         }
     }
 
-    /// The cause in words.
+    /// The cause in a sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl Cause {
         }
     }
 
-    /// What an author or operator can do about it.
+    /// A remedy for the author or operator.
     #[must_use]
     pub const fn recipe(self) -> &'static str {
         match self {
@@ -175,7 +175,7 @@ impl fmt::Display for Cause {
 }
 
 impl Collision {
-    /// Why the two collided.
+    /// The cause of the conflict.
     #[must_use]
     pub fn cause(&self) -> Cause {
         use Operation::*;

@@ -1,4 +1,4 @@
-//! An object of which each core keeps a portion: changed in place, merged when it is read.
+//! A distributed object: each core changes its own portion, and a read merges all.
 
 use core::marker::PhantomData;
 
@@ -10,17 +10,17 @@ use super::object::Objects;
 use super::{Conflict, Transactional};
 use crate::{Distributed, Portion};
 
-/// A distributed object in transactional memory. Each core keeps what it merged of the others last, and takes that for theirs as
-/// long as the staleness allows. Of its own portion it misses nothing.
+/// A distributed object in transactional memory. Each core keeps the last merge of the other cores' portions and uses it within the
+/// staleness. Its own portion is always up to date.
 pub struct TxDistributed<T> {
     portions: Objects,
-    /// When each core has merged the others last, and what came of it.
+    /// For each core the time of its last merge of the others, and the result.
     merged: Objects,
     staleness: Nanos,
     of: PhantomData<T>,
 }
 
-/// Where the words begin of what was merged; those in front are the time, and whether there is one.
+/// Where the merged words begin. Before them are the time, and a flag that is 1 if there is one.
 const MERGED: usize = 2;
 
 impl<T: Portion> TxDistributed<T> {
@@ -30,12 +30,12 @@ impl<T: Portion> TxDistributed<T> {
         Self { portions, merged: Objects::new(cores, MERGED + T::COUNT), staleness, of: PhantomData }
     }
 
-    /// What an object takes.
+    /// An object's memory in bytes.
     pub(crate) const fn bytes(cores: usize) -> u64 {
         Objects::bytes(cores, T::COUNT) + Objects::bytes(cores, MERGED + T::COUNT)
     }
 
-    /// The portions of all cores but this one; `None` where there are no others.
+    /// The merged portions of all other cores; `None` if there are none.
     fn others<'a>(&'a self, tx: &mut Tx<'a>, own: usize, access: Access) -> Result<Option<T>, Conflict> {
         let mut whole: Option<T> = None;
         for core in (0..self.portions.len()).filter(|core| *core != own) {
@@ -69,7 +69,7 @@ impl<T: Portion> Distributed<T, Transactional> for TxDistributed<T> {
             }
             return Ok(whole);
         }
-        // What a core has merged is read and written by itself alone.
+        // Only the core itself reads and writes its last merge.
         let lock = self.merged.lock(core);
         let (time, known, last) = tx.load(lock, access, move |_| {
             let [time, known] = [0, 1].map(|at| Tx::get(self.merged.word(core, at)));

@@ -1,24 +1,26 @@
-//! A transaction: what it has read, what it has locked, and what it has to put back should it fail.
+//! A transaction: its read set, its locks and its undo log.
 //!
-//! The memory is one of versioned locks, one for each object, taken when it is first written to (TinySTM: Felber, Fetzer,
-//! Riegel, PPoPP '08). Values are written in place and the old ones kept; a reader that meets a lock, or a version that is
-//! younger than its own snapshot, sees it at once and extends the snapshot or gives up, so no handler ever sees a mix.
+//! The algorithm is that of TinySTM (Felber, Fetzer, Riegel, PPoPP '08): a versioned lock for each object, locked at the first write
+//! (encounter-time locking), writes in place with an undo log, and a global version clock. A reader that meets a locked object, or a
+//! version newer than its snapshot, extends the snapshot or aborts at once. So no handler sees an inconsistent state.
+//!
+//! After repeated aborts a step runs as an irrevocable transaction (Welc, Saha, Adl-Tabatabai, SPAA '08): one at a time, it locks all that
+//! it reads, and new transactions wait for it.
 
 use alloc::vec::Vec;
 use core::panic::Location;
 
+use super::access_list::{AccessList, SpareHeap};
 use super::cause::{Collision, OPERATIONS, Operation};
-use super::notes::{Notes, Room};
-use super::sites::{NearSites, Site};
-use super::stm::{Session, Stm};
+use super::sites::{Site, SiteCache};
+use super::stm::{CoreHandle, Stm};
 use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
-use super::{Conflict, Place};
+use super::{CommitPosition, Conflict};
 
-/// An object's versioned lock: twice the version of what is in the object, or, while a core writes to it, an odd number that
-/// tells which.
+/// An object's versioned lock: twice the object's version, or, while a core writes to it, an odd number that names the core.
 pub(crate) struct Lock {
     word: AtomicU64,
-    /// Where the source wrote to the object last, and to what in it, if that is being recorded: 32 bits of each.
+    /// The site of the last write and the part of the object written, 32 bits each, if that is recorded.
     writer: AtomicU64,
 }
 
@@ -29,22 +31,23 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// A look that belongs to no transaction; `None` when the object changed meanwhile.
+    /// Reads the object outside any transaction; `None` if it changed meanwhile.
     #[inline]
-    pub(crate) fn glimpse<T>(&self, read: impl Fn(Look<'_>) -> T) -> Option<T> {
+    pub(crate) fn read_outside<T>(&self, read: impl Fn(ObjectView<'_>) -> T) -> Option<T> {
         // ORDERING: Acquire, Acquire and Relaxed, as in `Tx::load`.
         let seen = self.word.load(Ordering::Acquire);
-        let value = read(Look { lock: self, seen });
+        let value = read(ObjectView { lock: self, seen });
         fence(Ordering::Acquire);
         (seen & 1 == 0 && self.word.load(Ordering::Relaxed) == seen).then_some(value)
     }
 }
 
-/// Who uses an object, and for what. Two words, so that it stays in registers until someone asks.
+/// An access to an object: where in the source, and for what. Two words, so that it stays in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     location: &'static Location<'static>,
-    /// The operation's number, and in the lower half what in the object it is after: equal for the same thing, seldom for others.
+    /// The operation's number, and in the lower half the part of the object that is accessed: equal for equal parts, seldom equal for
+    /// others.
     what: u64,
 }
 
@@ -55,13 +58,13 @@ impl Access {
         Self { location: Location::caller(), what: (operation as u64) << 32 | u64::from(about) }
     }
 
-    /// The same for another part of what the operation does.
+    /// The same access by another operation.
     #[inline(always)]
     pub(crate) const fn on(self, operation: Operation) -> Self {
         Self { what: (operation as u64) << 32 | self.what & u32::MAX as u64, ..self }
     }
 
-    /// The same, after something else in the object.
+    /// The same access to another part of the object.
     #[inline(always)]
     pub(crate) const fn after(self, about: u32) -> Self {
         Self { what: self.what & !(u32::MAX as u64) | about as u64, ..self }
@@ -76,125 +79,125 @@ impl Access {
     }
 }
 
-/// A look at an object's words, perhaps in the middle of a change.
+/// A read of an object's words, perhaps while a writer changes them.
 #[derive(Clone, Copy)]
-pub(crate) struct Look<'l> {
+pub(crate) struct ObjectView<'l> {
     lock: &'l Lock,
     seen: u64,
 }
 
-impl Look<'_> {
-    /// Whether the words have changed since, so that what is read is of no use.
+impl ObjectView<'_> {
+    /// True if the object has changed since, so the words read are invalid.
     #[inline(always)]
-    pub(crate) fn is_vain(self) -> bool {
-        // ORDERING: Acquire, so that a word that is read after this is no older than the answer.
+    pub(crate) fn has_changed(self) -> bool {
+        // ORDERING: Acquire, so that words read after this are no older than the answer.
         self.lock.word.load(Ordering::Acquire) != self.seen
     }
 }
 
-/// How often a core looks again at an object that another one holds, before it gives up.
-const PATIENCE: u32 = if cfg!(loom) { 1 } else { 5 };
+/// How often a core retries an object that another core has locked before it aborts.
+const LOCK_RETRIES: u32 = if cfg!(loom) { 1 } else { 5 };
 
-/// How often a step fails at most: then it gets a turn, in which it can't.
+/// The most times that a step aborts. After that it runs as an irrevocable transaction.
 pub const ABORTS_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 
-/// Room for so many notes of a kind at the start: more than a burst of any function that ships makes.
-const ROOM: usize = 4096;
+/// The initial capacity of each list: more than a burst of any shipped function needs.
+const LIST_CAPACITY: usize = 4096;
 
-/// What a core keeps of its transactions from one to the next: room, no contents.
+/// The buffers that a core keeps between transactions: capacity, no contents.
 pub(crate) struct Buffers {
-    reads: Room<Lock>,
-    locked: Room<Lock>,
-    undo: Room<AtomicU64>,
-    near: NearSites,
-    /// Where each of `reads` was read, if that is being recorded.
+    reads: SpareHeap<Lock>,
+    locked: SpareHeap<Lock>,
+    undo: SpareHeap<AtomicU64>,
+    site_cache: SiteCache,
+    /// The access of each entry of `reads`, if that is recorded.
     read_at: Vec<Access>,
-    /// Whether objects are to remember who wrote them.
+    /// True if objects record their writers.
     pub(crate) recording: bool,
 }
 
 impl Default for Buffers {
     fn default() -> Self {
         Self {
-            reads: Vec::with_capacity(ROOM),
-            locked: Vec::with_capacity(ROOM),
-            undo: Vec::with_capacity(ROOM),
-            near: NearSites::default(),
+            reads: Vec::with_capacity(LIST_CAPACITY),
+            locked: Vec::with_capacity(LIST_CAPACITY),
+            undo: Vec::with_capacity(LIST_CAPACITY),
+            site_cache: SiteCache::default(),
             read_at: Vec::new(),
             recording: false,
         }
     }
 }
 
-/// Where a transaction writes down what it does. It begins with [`begin`](Self::begin).
+/// The log of one transaction. Start with [`begin`](Self::begin).
 pub struct Log<'a> {
-    session: &'a mut Session,
-    /// A copy of the session's, which outlives all transactions.
+    handle: &'a mut CoreHandle,
+    /// A copy of the handle's, which outlives all transactions.
     stm: &'a Stm,
     mine: u64,
     state: State,
-    /// The version up to which all that was read is consistent.
+    /// The snapshot version: all reads are consistent at it.
     snapshot: u64,
-    reads: Notes<'a, Lock, 4>,
-    locked: Notes<'a, Lock, 3>,
-    undo: Notes<'a, AtomicU64, 4>,
+    reads: AccessList<'a, Lock, 4>,
+    locked: AccessList<'a, Lock, 3>,
+    undo: AccessList<'a, AtomicU64, 4>,
     collision: Option<Collision>,
 }
 
-/// How far a transaction is.
+/// The state of a transaction.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// It hasn't looked at shared state yet.
+    /// It hasn't accessed shared state yet.
     Outside,
     Inside,
-    /// It is a turn, which locks all that it looks at and waits for what others hold: nothing in it can fail. The others let go, for
-    /// they don't wait for long, and stay away once they have seen that there is a turn.
-    Turn,
+    /// It is irrevocable: it locks all that it reads, and waits for locks. It can't fail, since other transactions wait for locks for a
+    /// bounded time only, and new ones wait until it has ended.
+    Irrevocable,
 }
 
-/// A transaction under way. One that is dropped has done nothing.
+/// A running transaction. Dropping it aborts it.
 pub struct Tx<'a>(&'a mut Log<'a>);
 
-impl Session {
-    /// The log of one transaction on `memory`, to begin it with.
+impl CoreHandle {
+    /// The log for one transaction on `memory`.
     ///
     /// # Panics
-    /// When the memory is not the session's.
+    /// If the handle is of another memory.
     #[inline]
     pub fn log<'a>(&'a mut self, memory: &'a super::Transactional) -> Log<'a> {
-        assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a session is at its own memory");
+        assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a handle is at its own memory");
         Log {
             stm: memory.stm(),
             mine: (self.core as u64 + 1) << 1 | 1,
             state: State::Outside,
             snapshot: 0,
-            reads: Notes::new(),
-            locked: Notes::new(),
-            undo: Notes::new(),
+            reads: AccessList::new(),
+            locked: AccessList::new(),
+            undo: AccessList::new(),
             collision: None,
-            session: self,
+            handle: self,
         }
     }
 }
 
 impl<'a> Log<'a> {
-    /// Begins. Nothing is done before the first look at shared state: a step that has none costs next to nothing.
+    /// Begins a transaction. It does nothing before the first access to shared state, so a step without one costs next to nothing.
     #[inline]
     pub fn begin(&'a mut self) -> Tx<'a> {
         Tx(self)
     }
 
-    /// Begins once more after `aborts` that failed; from [`ABORTS_MAX`] on in a turn.
+    /// Begins the next attempt after so many aborts. From [`ABORTS_MAX`] on it is irrevocable.
     #[inline]
     pub fn attempt(&'a mut self, aborts: u32) -> Tx<'a> {
-        if aborts < ABORTS_MAX { self.begin() } else { self.begin_turn() }
+        if aborts < ABORTS_MAX { self.begin() } else { self.begin_irrevocable() }
     }
 
-    /// Begins in a turn, in which nothing fails. Waits for those of others.
+    /// Begins an irrevocable transaction, which can't fail. It waits for those of other cores.
     #[cold]
-    pub fn begin_turn(&'a mut self) -> Tx<'a> {
-        self.stm.turn();
-        self.state = State::Turn;
+    pub fn begin_irrevocable(&'a mut self) -> Tx<'a> {
+        self.stm.begin_irrevocable();
+        self.state = State::Irrevocable;
         // ORDERING: Acquire, as in `enter`.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
         Tx(self)
@@ -202,23 +205,23 @@ impl<'a> Log<'a> {
 
     #[inline]
     fn enter(&mut self) {
-        self.stm.wait_for_turns();
+        self.stm.wait_for_irrevocable();
         self.state = State::Inside;
-        // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
+        // ORDERING: Acquire, with the increment in `publish`: a core that made a version up to this one had locked its objects by then.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
     }
 
-    /// Notes that an object was read.
+    /// Adds an object to the read set.
     #[inline(always)]
-    fn note(&mut self, lock: &'a Lock, seen: u64, access: Access) {
-        let buffers = &mut self.session.buffers;
+    fn add_read(&mut self, lock: &'a Lock, seen: u64, access: Access) {
+        let buffers = &mut self.handle.buffers;
         self.reads.push(lock, seen, &mut buffers.reads);
         if buffers.recording {
             buffers.read_at.push(access);
         }
     }
 
-    /// Whether all that was read is as it was, at the clock as it is now.
+    /// Extends the snapshot to the present clock; `false` if an object that was read has changed.
     #[cold]
     fn extend(&mut self) -> bool {
         // ORDERING: Acquire, as in `enter`.
@@ -230,16 +233,16 @@ impl<'a> Log<'a> {
         valid
     }
 
-    /// Whether nobody wrote to what was read. What this core has locked was checked when it was.
+    /// Validates the read set: true if no other core has written to it. Objects that this core has locked were checked at locking.
     fn is_valid(&self) -> bool {
         self.reads.iter().all(|(lock, seen)| {
-            // ORDERING: Acquire, so that the look at the next is not before this one.
+            // ORDERING: Acquire, so that the next lock isn't read before this one.
             let word = lock.word.load(Ordering::Acquire);
             word == seen || word == self.mine
         })
     }
 
-    /// Notes who is in the way, as far as that is known.
+    /// Records the conflicting transaction, as far as it is known.
     #[cold]
     fn collide(&mut self, lock: Option<&Lock>, access: Option<Access>) -> Conflict {
         // ORDERING: Relaxed. A hint for a report.
@@ -252,50 +255,50 @@ impl<'a> Log<'a> {
         Conflict(())
     }
 
-    /// What was read is forgotten, and its room goes back to the session.
+    /// Clears the read set and gives its buffers back to the handle.
     #[inline]
     fn end(&mut self) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut self.handle.buffers;
         buffers.read_at.clear();
         self.reads.clear(&mut buffers.reads);
-        if self.state == State::Turn {
-            self.stm.end_turn();
+        if self.state == State::Irrevocable {
+            self.stm.end_irrevocable();
         }
         self.state = State::Outside;
     }
 
-    /// What was written is forgotten: nothing is locked any more.
+    /// Clears the lists of locks and writes. No object is locked any more.
     fn forget_writes(&mut self) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut self.handle.buffers;
         self.locked.clear(&mut buffers.locked);
         self.undo.clear(&mut buffers.undo);
     }
 }
 
 impl<'a> Tx<'a> {
-    /// Reads an object. `read` may look at words in the middle of a change; what it makes of them then is thrown away. It is
-    /// handed what tells it to end such a look.
+    /// Reads an object. `read` may see words in the middle of a change; its result is discarded then. Its argument tells it when to give up
+    /// early.
     #[inline(always)]
     pub(crate) fn load<T>(
         &mut self,
         lock: &'a Lock,
         access: Access,
-        read: impl Fn(Look<'_>) -> T,
+        read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
         let log = &mut *self.0;
         if log.state == State::Outside {
             log.enter();
         }
         if log.state == State::Inside {
-            // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
+            // ORDERING: Acquire, with the release of the lock: the words of this version are visible.
             let seen = lock.word.load(Ordering::Acquire);
-            // Nobody writes to it, and it is no younger than the snapshot.
+            // The object isn't locked, and not newer than the snapshot.
             if seen & 1 == 0 && seen >> 1 <= log.snapshot {
-                let value = read(Look { lock, seen });
-                // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
+                let value = read(ObjectView { lock, seen });
+                // ORDERING: Acquire, with the fence in `take`: if `read` saw a word of the next writer, the load below sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.note(lock, seen, access);
+                    log.add_read(lock, seen, access);
                     return Ok(value);
                 }
             }
@@ -303,11 +306,16 @@ impl<'a> Tx<'a> {
         self.load_slowly(lock, access, read)
     }
 
-    /// The same where it isn't that simple.
+    /// The slow path of [`load`](Self::load).
     #[inline(never)]
-    fn load_slowly<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
-        if self.0.state == State::Turn && !broken!(UnlockedTurn) {
-            return self.load_in_turn(lock, access, read);
+    fn load_slowly<T>(
+        &mut self,
+        lock: &'a Lock,
+        access: Access,
+        read: impl Fn(ObjectView<'_>) -> T,
+    ) -> Result<T, Conflict> {
+        if self.0.state == State::Irrevocable && !broken!(UnlockedIrrevocable) {
+            return self.load_irrevocable(lock, access, read);
         }
         let log = &mut *self.0;
         let mut pause = Pause::default();
@@ -316,51 +324,56 @@ impl<'a> Tx<'a> {
             let seen = lock.word.load(Ordering::Acquire);
             let is_mine = seen == log.mine;
             if seen & 1 == 0 || is_mine {
-                // In one place, so that it is inlined and what it gives stays in registers.
-                let value = read(Look { lock, seen });
+                // One call site, so that `read` is inlined and its result stays in registers.
+                let value = read(ObjectView { lock, seen });
                 if is_mine {
                     return Ok(value);
                 }
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.note(lock, seen, access);
+                    log.add_read(lock, seen, access);
                     if seen >> 1 > log.snapshot && !log.extend() {
                         return Err(log.collide(Some(lock), Some(access)));
                     }
                     return Ok(value);
                 }
             }
-            if pause.count() == PATIENCE {
+            if pause.count() == LOCK_RETRIES {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();
         }
     }
 
-    /// In a turn what is read is locked as well.
+    /// Locks an object that an irrevocable transaction reads.
     #[cold]
     #[inline(never)]
-    fn load_in_turn<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
+    fn load_irrevocable<T>(
+        &mut self,
+        lock: &'a Lock,
+        access: Access,
+        read: impl Fn(ObjectView<'_>) -> T,
+    ) -> Result<T, Conflict> {
         self.take(lock, access).map(read)
     }
 
-    /// Locks an object until the transaction ends, to write to it.
+    /// Locks an object for writing until the transaction ends.
     #[inline]
-    pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
-        let look = self.take(lock, access)?;
+    pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
+        let view = self.take(lock, access)?;
         let log = &mut *self.0;
-        let buffers = &mut log.session.buffers;
+        let buffers = &mut log.handle.buffers;
         if buffers.recording {
-            let number = buffers.near.number(access.site(), &log.stm.sites);
+            let number = buffers.site_cache.number(access.site(), &log.stm.sites);
             // ORDERING: Relaxed. A hint for a report.
             lock.writer.store(u64::from(number) << 32 | u64::from(access.about()), Ordering::Relaxed);
         }
-        Ok(look)
+        Ok(view)
     }
 
-    /// The same, and nobody is told who it was.
+    /// Locks an object and records no writer.
     #[inline]
-    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
+    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
         let log = &mut *self.0;
         if log.state == State::Outside {
             log.enter();
@@ -373,93 +386,93 @@ impl<'a> Tx<'a> {
                 break;
             }
             if seen & 1 == 0 {
-                // A younger version than the snapshot: what was read of this object before, if anything, is out of date.
+                // The version is newer than the snapshot: earlier reads of this object are out of date.
                 if seen >> 1 > log.snapshot && !log.extend() {
                     return Err(log.collide(Some(lock), Some(access)));
                 }
-                // ORDERING: Acquire, with the release of the lock. The fence keeps the writes that follow behind the lock.
+                // ORDERING: Acquire, with the release of the lock. The fence keeps later writes behind the lock.
                 let taken = lock.word.compare_exchange(seen, log.mine, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
                     if !broken!(EarlyWords) {
                         fence(Ordering::Release);
                     }
-                    log.locked.push(lock, seen, &mut log.session.buffers.locked);
+                    log.locked.push(lock, seen, &mut log.handle.buffers.locked);
                     break;
                 }
             }
-            if pause.count() >= PATIENCE && log.state != State::Turn {
+            if pause.count() >= LOCK_RETRIES && log.state != State::Irrevocable {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();
         }
-        Ok(Look { lock, seen: log.mine })
+        Ok(ObjectView { lock, seen: log.mine })
     }
 
-    /// The number in a word of an object that is locked.
+    /// Reads a word of an object that is locked or being read.
     #[inline(always)]
     pub(crate) fn get(word: &AtomicU64) -> u64 {
         // ORDERING: Relaxed. Nobody else writes it.
         word.load(Ordering::Relaxed)
     }
 
-    /// Writes to a word of an object that is locked.
+    /// Writes a word of a locked object and logs the old value.
     #[inline(always)]
     pub(crate) fn set(&mut self, word: &'a AtomicU64, number: u64) {
         // ORDERING: Relaxed. Published by the release of the lock.
         let old = word.load(Ordering::Relaxed);
         if old != number {
             let log = &mut *self.0;
-            log.undo.push(word, old, &mut log.session.buffers.undo);
+            log.undo.push(word, old, &mut log.handle.buffers.undo);
             word.store(number, Ordering::Relaxed);
         }
     }
 
-    /// The core that the transaction runs on.
+    /// The core of the transaction.
     #[inline(always)]
     pub(crate) fn core(&self) -> usize {
-        self.0.session.core
+        self.0.handle.core
     }
 
-    /// Makes all that was written seen, at once. Where the transaction stands among all.
+    /// Commits: all writes become visible together. Returns the transaction's position in the serial order.
     ///
     /// # Errors
-    /// When others have changed what it read. Everything is as before then.
+    /// If other cores have changed what it read. The transaction is aborted then.
     #[inline(always)]
-    pub fn commit(self) -> Result<Place, Option<Collision>> {
+    pub fn commit(self) -> Result<CommitPosition, Option<Collision>> {
         let log = &mut *self.0;
         if !log.locked.is_empty() {
             return self.publish();
         }
-        let place = &mut log.session.place;
+        let place = &mut log.handle.place;
         if log.state != State::Outside {
             place.version = log.snapshot;
         }
-        // One that saw nothing may stand anywhere: behind what this core did before.
+        // A transaction that read nothing may stand anywhere; it is put behind this core's last one.
         place.reads_only = true;
         Ok(*place)
     }
 
-    /// Commits what has written.
+    /// Commits a transaction that has written.
     #[inline(never)]
-    fn publish(self) -> Result<Place, Option<Collision>> {
+    fn publish(self) -> Result<CommitPosition, Option<Collision>> {
         let log = &mut *self.0;
-        // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
-        // second sees the locks of the first.
+        // ORDERING: AcqRel. Release: a core that starts at this version sees the locks. Acquire: of two commits the second sees the locks
+        // of the first.
         let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
         if version != log.snapshot + 1 && !broken!(Unvalidated) && !log.is_valid() {
             log.collide_anywhere();
             return Err(self.abort());
         }
         for (lock, _) in log.locked.iter() {
-            // ORDERING: Release. What was written is seen by whoever sees the version.
+            // ORDERING: Release. A core that sees the version sees the writes.
             lock.word.store(version << 1, Ordering::Release);
         }
         log.forget_writes();
-        log.session.place = Place { version, reads_only: false };
-        Ok(log.session.place)
+        log.handle.place = CommitPosition { version, reads_only: false };
+        Ok(log.handle.place)
     }
 
-    /// Undoes all that was written, and tells who was in the way, if anyone was.
+    /// Aborts: undoes all writes. Returns the conflict, if one was recorded.
     #[cold]
     pub fn abort(self) -> Option<Collision> {
         self.0.collision.take()
@@ -467,28 +480,28 @@ impl<'a> Tx<'a> {
 }
 
 impl Log<'_> {
-    /// Notes who changed something that was read.
+    /// Records which transaction changed an object of the read set.
     #[cold]
     fn collide_anywhere(&mut self) {
-        // ORDERING: Relaxed. What changed stays changed, or is written to again.
+        // ORDERING: Relaxed. A changed object stays changed or changes again.
         let changed = |(lock, seen): (&Lock, u64)| {
             let word = lock.word.load(Ordering::Relaxed);
             word != seen && word != self.mine
         };
         let Some((at, (lock, _))) = self.reads.iter().enumerate().find(|(_, read)| changed(*read)) else { return };
-        let access = self.session.buffers.read_at.get(at).copied();
+        let access = self.handle.buffers.read_at.get(at).copied();
         let _conflict = self.collide(Some(lock), access);
     }
 
-    /// Puts back what was written.
+    /// Undoes all writes and releases the locks.
     #[cold]
     fn roll_back(&mut self) {
         for (word, old) in self.undo.iter().rev() {
             // ORDERING: Relaxed. Published by the release of the lock.
             word.store(old, Ordering::Relaxed);
         }
-        // A version of its own: a reader that saw the words in between must not find the version that it began with.
-        // ORDERING: AcqRel, as in `commit`.
+        // The undone objects get a new version: a reader that saw the words in between must not find its old version again. ORDERING:
+        // AcqRel, as in `publish`.
         let version = self.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
         for (lock, before) in self.locked.iter() {
             let word = if broken!(SameVersion) { before } else { version << 1 };

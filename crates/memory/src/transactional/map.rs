@@ -1,43 +1,43 @@
-//! A bounded map of buckets, each an object: what is in different buckets never collides.
+//! A bounded hash map with separate chaining. Each bucket is an object, so accesses to different buckets never conflict.
 //!
-//! A bucket's first pair lies on its line, further ones in nodes behind it. There are as many nodes as pairs fit, and every
-//! pair holds one, wherever it lies: so the nodes that are free, which are shared out among the cores, are the room left.
+//! A bucket's first pair lies on its cache line, further ones in a chain of nodes. There are as many nodes as the capacity, and every pair
+//! owns one, wherever it lies. So the free nodes, which are divided among the cores, are the remaining capacity.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use super::cause::Operation;
-use super::log::{Access, Look, Tx};
+use super::log::{Access, ObjectView, Tx};
 use super::object::{Objects, zeros};
 use super::sync::AtomicU64;
 use super::{Conflict, Transactional};
 use crate::{Map, Name, Value};
 
-/// A map in transactional memory: three lines for each two pairs that fit, and a node for each.
+/// A map in transactional memory: three cache lines for each two pairs, and a node for each pair.
 pub struct TxMap<K, V> {
     buckets: Objects,
     nodes: Box<[AtomicU64]>,
-    /// Each core's share of the free nodes.
+    /// Each core's list of free nodes.
     rooms: Objects,
     seed: u64,
     of: PhantomData<(K, V)>,
 }
 
-/// A bucket's words: the first node behind it and the node of its own pair, each plus one, 0 being none; then the pair.
+/// The words of a bucket: its first chained node and the node that its own pair owns, each plus 1, or 0 for none; then the pair.
 const CHAIN: usize = 0;
 const OWN: usize = 1;
 const PAIR: usize = 2;
-/// A room's words: the first free node plus one, and how many there are.
+/// The words of a core's free list: the first free node plus 1, and the number of nodes.
 const FIRST: usize = 0;
 const COUNT: usize = 1;
-/// How many nodes a core takes from another's share at most.
+/// The most nodes that a core steals at once.
 const STOLEN_MAX: u64 = 16;
 
-/// Where a pair is in its bucket.
+/// Where a pair lies in its bucket.
 #[derive(Clone, Copy)]
 enum At {
     Own,
-    /// In this node, which the word before leads to.
+    /// In this node of the chain. The second field is the node before it; `None` if it is the first.
     Node(u64, Option<u64>),
 }
 
@@ -61,20 +61,20 @@ impl<K: Name, V: Value> TxMap<K, V> {
         map
     }
 
-    /// What a map takes, but for a line for each core.
+    /// A map's memory in bytes, except a cache line for each core.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
         let nodes = capacity as u64 * (Self::STRIDE * size_of::<AtomicU64>()) as u64;
         nodes + Objects::bytes(capacity + capacity / 2 + 1, PAIR + K::COUNT + V::COUNT)
     }
 
-    /// The key's bucket, and what tells it from others in a report.
+    /// The key's bucket, and a number that identifies the key in a report.
     #[inline(always)]
     fn bucket(&self, key: &K) -> (usize, u32) {
         let hash = key.hash(self.seed);
         ((((hash >> 32) * self.buckets.len() as u64) >> 32) as usize, hash as u32 ^ (hash >> 32) as u32)
     }
 
-    /// A word of a node, which is named by its number plus one.
+    /// A word of the node with this number plus 1.
     #[inline(always)]
     fn node(&self, node: u64, at: usize) -> &AtomicU64 {
         &self.nodes[(node as usize - 1) * Self::STRIDE + at]
@@ -85,9 +85,9 @@ impl<K: Name, V: Value> TxMap<K, V> {
         key.iter().enumerate().all(|(at, part)| word(at) == *part)
     }
 
-    /// Where the key is in a bucket that may be changing.
+    /// Finds the key in a bucket that may be changing.
     #[inline(always)]
-    fn find(&self, bucket: usize, key: &K, look: Look<'_>) -> Option<At> {
+    fn find(&self, bucket: usize, key: &K, view: ObjectView<'_>) -> Option<At> {
         let words = key.to_words();
         let key = words.as_ref();
         let own = Tx::get(self.buckets.word(bucket, OWN));
@@ -101,8 +101,8 @@ impl<K: Name, V: Value> TxMap<K, V> {
             }
             before = Some(node);
             node = Tx::get(self.node(node, 0));
-            // A node that has gone elsewhere leads anywhere.
-            if look.is_vain() {
+            // A node that has moved to another chain may lead anywhere.
+            if view.has_changed() {
                 return None;
             }
         }
@@ -127,12 +127,12 @@ impl<K: Name, V: Value> TxMap<K, V> {
             self.buckets.lock(bucket),
             access,
             #[inline(always)]
-            move |look| self.find(bucket, key, look).map(|at| self.value(bucket, at)),
+            move |view| self.find(bucket, key, view).map(|at| self.value(bucket, at)),
         )?;
         Ok(words.map(V::from_words))
     }
 
-    /// Takes a free node, from another core's share if there is none in this core's.
+    /// Takes a free node from this core's list, or steals some from another core's.
     fn take_node<'a>(&'a self, tx: &mut Tx<'a>, access: Access) -> Result<Option<u64>, Conflict> {
         let core = tx.core();
         tx.lock(self.rooms.lock(core), access.on(Operation::MapRoom))?;
@@ -145,7 +145,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
         Ok(Some(node))
     }
 
-    /// Takes some of the free nodes of the core that has most; `false` when no core has any.
+    /// Steals some free nodes from the core that has the most; `false` if no core has any.
     #[cold]
     fn steal<'a>(&'a self, tx: &mut Tx<'a>, core: usize, access: Access) -> Result<bool, Conflict> {
         let mut most = (0, core);
@@ -169,7 +169,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
         Ok(true)
     }
 
-    /// Gives a node to this core's share.
+    /// Puts a node on this core's free list.
     fn give_node<'a>(&'a self, tx: &mut Tx<'a>, node: u64, access: Access) -> Result<(), Conflict> {
         let core = tx.core();
         tx.lock(self.rooms.lock(core), access.on(Operation::MapRoom))?;
@@ -201,8 +201,8 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
     fn insert<'a>(&'a self, tx: &mut Tx<'a>, key: K, value: V) -> Result<bool, Conflict> {
         let (bucket, about) = self.bucket(&key);
         let access = Access::new(Operation::MapInsert, about);
-        let look = tx.lock(self.buckets.lock(bucket), access)?;
-        let at = match self.find(bucket, &key, look) {
+        let view = tx.lock(self.buckets.lock(bucket), access)?;
+        let at = match self.find(bucket, &key, view) {
             Some(at) => at,
             None => {
                 let Some(node) = self.take_node(tx, access)? else { return Ok(false) };
@@ -228,10 +228,10 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
     fn remove<'a>(&'a self, tx: &mut Tx<'a>, key: &K) -> Result<Option<V>, Conflict> {
         let (bucket, about) = self.bucket(key);
         let access = Access::new(Operation::MapRemove, about);
-        // A key that isn't there is looked for without a lock.
+        // An absent key is looked up without a lock.
         let Some(value) = self.look_up(tx, bucket, key, access)? else { return Ok(None) };
-        let look = tx.lock(self.buckets.lock(bucket), access)?;
-        let node = match self.find(bucket, key, look) {
+        let view = tx.lock(self.buckets.lock(bucket), access)?;
+        let node = match self.find(bucket, key, view) {
             Some(At::Own) => {
                 let node = Tx::get(self.buckets.word(bucket, OWN));
                 tx.set(self.buckets.word(bucket, OWN), 0);
@@ -257,7 +257,7 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
     fn hint(&self, key: &K) -> Option<V> {
         let (bucket, _) = self.bucket(key);
         let lock = self.buckets.lock(bucket);
-        let found = lock.glimpse(|look| self.find(bucket, key, look).map(|at| self.value(bucket, at)));
+        let found = lock.read_outside(|view| self.find(bucket, key, view).map(|at| self.value(bucket, at)));
         found.flatten().map(V::from_words)
     }
 }

@@ -1,4 +1,4 @@
-//! Objects: words under a lock, on lines of their own.
+//! Objects: words under a versioned lock, on cache lines of their own.
 
 use alloc::boxed::Box;
 
@@ -9,18 +9,18 @@ use super::log::{Access, Lock, Tx};
 use super::sync::AtomicU64;
 use super::{Conflict, sync};
 
-/// Words that fit on a line beside their lock.
-pub(crate) const NEAR: usize = 6;
+/// How many words fit on a cache line beside the lock.
+pub(crate) const INLINE_WORDS: usize = 6;
 
-/// A line: a lock and the first of its words, so that small objects cost one miss and share lines with nobody.
+/// A cache line with a lock and an object's first words, so that a small object costs one miss and shares its line with no other.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) lock: Lock,
-    pub(crate) words: [AtomicU64; NEAR],
+    pub(crate) words: [AtomicU64; INLINE_WORDS],
 }
 
-/// As many zeros.
+/// So many zeroed words.
 pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
     pages::boxed((0..count).map(|_| AtomicU64::new(0)))
 }
@@ -28,20 +28,24 @@ pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
 /// Objects of some number of words each.
 pub(crate) struct Objects {
     lines: Box<[Line]>,
-    /// Words that don't fit on the lines.
-    far: Box<[AtomicU64]>,
-    far_each: usize,
+    /// The words that don't fit on the lines.
+    overflow: Box<[AtomicU64]>,
+    overflow_each: usize,
 }
 
 impl Objects {
     pub(crate) fn new(count: usize, words: usize) -> Self {
-        let far_each = words.saturating_sub(NEAR);
-        Self { lines: pages::boxed((0..count).map(|_| Line::default())), far: zeros(count * far_each), far_each }
+        let overflow_each = words.saturating_sub(INLINE_WORDS);
+        Self {
+            lines: pages::boxed((0..count).map(|_| Line::default())),
+            overflow: zeros(count * overflow_each),
+            overflow_each,
+        }
     }
 
-    /// What so many take.
+    /// The bytes of so many objects.
     pub(crate) const fn bytes(count: usize, words: usize) -> u64 {
-        count as u64 * (size_of::<Line>() + words.saturating_sub(NEAR) * size_of::<AtomicU64>()) as u64
+        count as u64 * (size_of::<Line>() + words.saturating_sub(INLINE_WORDS) * size_of::<AtomicU64>()) as u64
     }
 
     #[inline(always)]
@@ -56,13 +60,13 @@ impl Objects {
 
     #[inline(always)]
     pub(crate) fn word(&self, object: usize, at: usize) -> &AtomicU64 {
-        match at.checked_sub(NEAR) {
+        match at.checked_sub(INLINE_WORDS) {
             None => &self.lines[object].words[at],
-            Some(at) => &self.far[object * self.far_each + at],
+            Some(at) => &self.overflow[object * self.overflow_each + at],
         }
     }
 
-    /// The value whose words begin at `from`, as they are now.
+    /// The present words of the value that begins at word `from`.
     #[inline(always)]
     pub(crate) fn peek<T: Words>(&self, object: usize, from: usize) -> T::Array {
         let mut words = T::ZEROS;
@@ -72,7 +76,7 @@ impl Objects {
         words
     }
 
-    /// Reads an object that is nothing but a value.
+    /// Reads an object that consists of one value.
     #[inline(always)]
     pub(crate) fn load<'a, T: Words>(&'a self, tx: &mut Tx<'a>, object: usize, access: Access) -> Result<T, Conflict> {
         tx.load(
@@ -84,7 +88,7 @@ impl Objects {
         .map(T::from_words)
     }
 
-    /// Writes a value into an object that is locked.
+    /// Writes a value into a locked object.
     #[inline(always)]
     pub(crate) fn set<'a, T: Words>(&'a self, tx: &mut Tx<'a>, object: usize, from: usize, value: &T) {
         for (at, word) in value.to_words().as_ref().iter().enumerate() {
@@ -92,15 +96,15 @@ impl Objects {
         }
     }
 
-    /// Writes a value before anyone else looks.
+    /// Writes a value before the memory is shared.
     pub(crate) fn init<T: Words>(&self, object: usize, from: usize, value: &T) {
         for (at, word) in value.to_words().as_ref().iter().enumerate() {
-            // ORDERING: Relaxed. The memory is handed to other threads behind this.
+            // ORDERING: Relaxed. The memory is handed to other threads after this.
             self.word(object, from + at).store(*word, sync::Ordering::Relaxed);
         }
     }
 
-    /// Brings near where the object begins.
+    /// Prefetches the object's first cache line.
     #[inline(always)]
     pub(crate) fn prefetch(&self, object: usize) {
         if let Some(line) = self.lines.get(object) {

@@ -1,5 +1,4 @@
-//! Where in a function's source shared state is used: each place has a number, so that an object can remember in a word who
-//! wrote it last.
+//! Sites: lines of a function's source that use shared state. Each has a number, so that an object can record its last writer in one word.
 
 use alloc::vec::Vec;
 use core::panic::Location;
@@ -9,16 +8,16 @@ use std::sync::{Mutex, PoisonError};
 
 use super::cause::Operation;
 
-/// A line of a function's source, and what it does to shared state there.
+/// A line of a function's source, and its operation on shared state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
-    /// The line.
+    /// The source line.
     pub location: &'static Location<'static>,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// All sites that were met so far.
+/// All known sites.
 #[derive(Default)]
 pub(crate) struct Sites(Mutex<Known>);
 
@@ -29,7 +28,7 @@ struct Known {
 }
 
 impl Sites {
-    /// The site's number, from 1 on.
+    /// The number of the site, from 1 on.
     pub(crate) fn number(&self, site: Site) -> u32 {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Known { numbers, sites } = &mut *known;
@@ -39,34 +38,34 @@ impl Sites {
         })
     }
 
-    /// The site of a number; `None` for 0, which is no site's.
+    /// The site with this number; `None` for 0, which means no site.
     pub(crate) fn site(&self, number: u32) -> Option<Site> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.sites.get((number as usize).checked_sub(1)?).copied()
     }
 }
 
-/// How many sites a core remembers the numbers of without asking: more than a function has.
-const NEAR: usize = 64;
+/// How many sites a core caches: more than a function has.
+const CACHED_SITES: usize = 64;
 
-/// A core's own memory of sites' numbers, by open addressing. What finds no place is asked for each time.
-pub(crate) struct NearSites([Option<(Site, u32)>; NEAR]);
+/// A core's cache of site numbers, by open addressing. Sites that find no place are looked up each time.
+pub(crate) struct SiteCache([Option<(Site, u32)>; CACHED_SITES]);
 
-impl Default for NearSites {
+impl Default for SiteCache {
     fn default() -> Self {
-        Self([None; NEAR])
+        Self([None; CACHED_SITES])
     }
 }
 
-impl NearSites {
+impl SiteCache {
     /// The site's number.
     #[inline]
     pub(crate) fn number(&mut self, site: Site, all: &Sites) -> u32 {
         let home = site.location.line() as usize;
-        for at in (home..home + NEAR).map(|at| at % NEAR) {
+        for at in (home..home + CACHED_SITES).map(|at| at % CACHED_SITES) {
             match self.0[at] {
-                // By address, as to compare two locations is to compare their files' names. A line may have several addresses:
-                // they share a number, which `all` knows.
+                // Compares addresses, since comparing locations compares file names. A line may have several addresses; `all` gives them
+                // the same number.
                 Some((known, number))
                     if ptr::eq(known.location, site.location) && known.operation == site.operation =>
                 {

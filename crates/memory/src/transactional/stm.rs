@@ -1,4 +1,5 @@
-//! What all cores of a transactional memory share besides its objects: the clock and the turns.
+//! State that all cores of a transactional memory share besides its objects: the global version clock, and the queue of irrevocable
+//! transactions.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,17 +8,17 @@ use super::log::Buffers;
 use super::sites::Sites;
 use super::sync::{AtomicU64, Ordering, Pause};
 
-/// On a line of its own: others are written by others.
+/// A value on cache lines of its own, as cores write different ones.
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
-/// What all cores share.
+/// State that all cores share.
 pub(crate) struct Stm {
-    /// How many transactions have written something: the version of what was written last.
+    /// The global version clock: the number of transactions that have written.
     pub(crate) clock: Apart<AtomicU64>,
-    /// How many cores are at or wait for a turn. Every transaction looks at it, and it is seldom written.
-    turns: Apart<AtomicU64>,
-    /// The ticket that has its turn now, and the next to be drawn.
+    /// How many cores run or wait for an irrevocable transaction. Every transaction reads it; it is written seldom.
+    irrevocable: Apart<AtomicU64>,
+    /// A ticket lock for irrevocable transactions: the ticket being served and the next one.
     serving: Apart<AtomicU64>,
     next: AtomicU64,
     cores: usize,
@@ -28,7 +29,7 @@ impl Stm {
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             clock: Apart(AtomicU64::new(0)),
-            turns: Apart(AtomicU64::new(0)),
+            irrevocable: Apart(AtomicU64::new(0)),
             serving: Apart(AtomicU64::new(0)),
             next: AtomicU64::new(0),
             cores,
@@ -40,57 +41,61 @@ impl Stm {
         self.cores
     }
 
-    /// Waits as long as others have turns. Whoever misses one gets in its way for one transaction more: the turn waits for it.
+    /// Waits while there are irrevocable transactions. A transaction that overlooks one runs beside it; the irrevocable one waits for its
+    /// locks.
     #[inline]
-    pub(crate) fn wait_for_turns(&self) {
+    pub(crate) fn wait_for_irrevocable(&self) {
         let mut pause = Pause::default();
-        // ORDERING: Relaxed. What turns do is ordered by the objects' locks; this only keeps out of their way.
-        while self.turns.0.load(Ordering::Relaxed) != 0 {
+        // ORDERING: Relaxed. The objects' locks order irrevocable transactions; this wait only reduces conflicts.
+        while self.irrevocable.0.load(Ordering::Relaxed) != 0 {
             pause.wait();
         }
     }
 
-    /// Takes a turn, which lasts until [`end_turn`](Self::end_turn). Turns are taken in the order in which they were asked for,
-    /// and a core asks for one at a time, so the wait is bounded by the others' turns.
+    /// Waits for this core's irrevocable transaction, which lasts until [`end_irrevocable`](Self::end_irrevocable). They run in the order
+    /// of the calls, and each core asks for one at a time, so the wait is bounded by the transactions of the other cores.
     #[cold]
-    pub(crate) fn turn(&self) {
-        // ORDERING: Relaxed, as in `wait_for_turns`.
-        self.turns.0.fetch_add(1, Ordering::Relaxed);
-        // ORDERING: Relaxed. A number that nobody else draws.
+    pub(crate) fn begin_irrevocable(&self) {
+        // ORDERING: Relaxed, as in `wait_for_irrevocable`.
+        self.irrevocable.0.fetch_add(1, Ordering::Relaxed);
+        // ORDERING: Relaxed. Each core draws another number.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut pause = Pause::default();
-        // ORDERING: Acquire, with `end_turn`: what the turn before did is done.
+        // ORDERING: Acquire, with `end_irrevocable`: the previous irrevocable transaction is done.
         while self.serving.0.load(Ordering::Acquire) != ticket {
             pause.wait();
         }
     }
 
-    /// Ends a turn.
-    pub(crate) fn end_turn(&self) {
-        // ORDERING: Release, with `turn`.
+    /// Ends this core's irrevocable transaction.
+    pub(crate) fn end_irrevocable(&self) {
+        // ORDERING: Release, with `begin_irrevocable`.
         self.serving.0.fetch_add(1, Ordering::Release);
-        // ORDERING: Relaxed, as in `wait_for_turns`.
-        self.turns.0.fetch_sub(1, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `wait_for_irrevocable`.
+        self.irrevocable.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A core's place at a transactional memory. There is one for each core, and a core uses its own alone: aligned so that no two
-/// share a line.
+/// A core's handle on a transactional memory. Each core has its own, aligned so that no two share a cache line.
 #[repr(align(128))]
-pub struct Session {
+pub struct CoreHandle {
     pub(crate) stm: Arc<Stm>,
     pub(crate) core: usize,
     pub(crate) buffers: Buffers,
-    /// Where this core's commits stand: its next one is not before this.
-    pub(crate) place: super::Place,
+    /// The position of this core's last commit; its next one is not before it.
+    pub(crate) place: super::CommitPosition,
 }
 
-impl Session {
-    /// The sessions of all cores.
+impl CoreHandle {
+    /// The handles of all cores.
     pub(crate) fn all(stm: &Arc<Stm>) -> Vec<Self> {
-        let session =
-            |core| Self { stm: Arc::clone(stm), core, buffers: Buffers::default(), place: super::Place::default() };
-        (0..stm.cores()).map(session).collect()
+        let handle = |core| Self {
+            stm: Arc::clone(stm),
+            core,
+            buffers: Buffers::default(),
+            place: super::CommitPosition::default(),
+        };
+        (0..stm.cores()).map(handle).collect()
     }
 
     /// The number of the core.

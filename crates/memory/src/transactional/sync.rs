@@ -1,5 +1,5 @@
-//! Everything that one core sees of another goes through here, so that a model checker (`--cfg loom`) can take its place: the
-//! code that it checks is the code that ships.
+//! Synchronisation primitives of the transactional memory: the standard ones, or those of the model checker loom under `--cfg loom`. So
+//! loom checks the code that ships.
 
 #[cfg(loom)]
 pub use self::checked::Fault;
@@ -8,16 +8,16 @@ pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Spins this often, twice as long each time, before it lets another thread have the processor.
+/// How often it spins, twice as long each time, before it yields the processor.
 #[cfg(not(loom))]
 const SPINS: u32 = 6;
 
-/// What a core does while it waits for another one.
+/// Back-off of a core that waits for another.
 #[derive(Debug, Default)]
 pub(crate) struct Pause(u32);
 
 impl Pause {
-    /// Waits a little, and longer each time. Whoever is waited for may have lost its processor.
+    /// Waits, longer each time. In the end it yields, as the other thread may have lost its processor.
     #[cold]
     pub(crate) fn wait(&mut self) {
         self.0 = self.0.saturating_add(1);
@@ -31,13 +31,13 @@ impl Pause {
         }
     }
 
-    /// How often it waited.
+    /// The number of waits.
     pub(crate) const fn count(&self) -> u32 {
         self.0
     }
 }
 
-/// Nothing is broken in what ships.
+/// Injected faults exist under the model checker only.
 #[cfg(not(loom))]
 macro_rules! broken {
     ($fault:ident) => {
@@ -45,7 +45,7 @@ macro_rules! broken {
     };
 }
 
-/// Whether a test has broken this.
+/// True if a test has injected this fault.
 #[cfg(loom)]
 macro_rules! broken {
     ($fault:ident) => {
@@ -59,21 +59,21 @@ mod checked {
     use core::cell::Cell;
     use std::thread_local;
 
-    /// What a test may break, one at a time, to see that the check notices.
+    /// Faults that a test injects, one at a time, to see that the model checker finds them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// A writer's words may be seen before its lock.
+        /// A writer's words become visible before its lock.
         EarlyWords,
-        /// A reader doesn't look at the version again.
+        /// A reader doesn't check the version again.
         Unchecked,
-        /// What was read isn't looked at again when a transaction commits.
+        /// The read set isn't validated at commit.
         Unvalidated,
-        /// A snapshot is taken to hold at any later version.
+        /// A snapshot is extended without validation.
         Unextended,
-        /// What was undone has the version that it had before.
+        /// An undone object gets its old version.
         SameVersion,
-        /// Who has a turn doesn't lock what it reads.
-        UnlockedTurn,
+        /// An irrevocable transaction doesn't lock what it reads.
+        UnlockedIrrevocable,
     }
 
     thread_local! {
@@ -81,7 +81,7 @@ mod checked {
     }
 
     impl Fault {
-        /// Breaks this from now on, on this thread, or nothing any more.
+        /// Injects this fault on this thread, or none.
         pub fn inject(fault: Option<Self>) {
             FAULT.set(fault);
         }

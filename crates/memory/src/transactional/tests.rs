@@ -1,6 +1,5 @@
-//! Transactions of several cores, stepped by one thread: against the local memory on one core, against naive models on more. The
-//! locked memory is held against both, too.
-//! What real threads do is in `tests/transactions.rs`, what a model checker finds in `tests/serializable_model.rs`.
+//! Transactions of several cores, run by one thread: against local memory on one core, against naive models on more. Locked memory is
+//! compared with both. `tests/transactions.rs` uses real threads, `tests/serializable_model.rs` the model checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -14,7 +13,7 @@ use crate::{Allocator, Distributed, Local, LocalTx, Locked, Map, Vector};
 const KEYS: u64 = 12;
 const ROOM: usize = 6;
 
-/// A key whose hash takes few values, so that buckets hold several pairs.
+/// A key with few hash values, so that buckets hold several pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Crowded(u64);
 
@@ -24,7 +23,7 @@ impl Key for Crowded {
     }
 }
 
-/// More words than a line has room for.
+/// More words than fit on a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wide([u64; 9]);
 
@@ -39,7 +38,7 @@ impl Portion for u64 {
     }
 }
 
-/// One of each.
+/// One structure of each kind.
 struct World<M: Memory> {
     vector: M::Vector<Wide>,
     map: M::Map<Crowded, [u64; 2]>,
@@ -74,7 +73,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Steps of several ticks of the wheel, and far ones.
+    // Times of several ticks of the wheel, and far ones.
     let time = || prop_oneof![0..40_000_000u64, 0..1u64 << 50];
     prop_oneof![
         (0..3usize).prop_map(Op::Read),
@@ -126,7 +125,7 @@ fn carry_out<'a, M: Memory>(world: &'a World<M>, tx: &mut M::Tx<'a>, op: Op) -> 
     })
 }
 
-/// What is true of any memory: relations that hold whichever free index is handed out.
+/// Properties of every memory, whichever free index it hands out.
 #[derive(Clone, Default)]
 struct Model {
     vector: [u64; 3],
@@ -190,10 +189,10 @@ proptest! {
     fn on_one_core_it_is_the_local_memory(ops in proptest::collection::vec(op(), 0..200)) {
         let (local, memory) = (Local::keyed(7), Transactional::new(1, 7));
         let (one, other) = (world(&local), world(&memory));
-        let [session] = &mut memory.sessions()[..] else { panic!("one core") };
+        let [handle] = &mut memory.core_handles()[..] else { panic!("one core") };
         for op in ops {
             let Ok(expected) = carry_out(&one, &mut LocalTx::default(), op);
-            let mut log = session.log(&memory);
+            let mut log = handle.log(&memory);
             let mut tx = log.begin();
             let answer = carry_out(&other, &mut tx, op).expect("nobody else is there");
             prop_assert!(tx.commit().is_ok());
@@ -220,12 +219,12 @@ proptest! {
     ) {
         let memory = Transactional::new(3, 7);
         let world = world(&memory);
-        let mut sessions = memory.sessions();
+        let mut handles = memory.core_handles();
         let mut model = Model::default();
-        let mut last = Place::default();
+        let mut last = CommitPosition::default();
         for (core, ops, aborted) in steps {
             let before = model.clone();
-            let mut log = sessions[core].log(&memory);
+            let mut log = handles[core].log(&memory);
             let mut tx = log.begin();
             for op in ops {
                 let answer = carry_out(&world, &mut tx, op).expect("nobody else is inside");
@@ -247,9 +246,9 @@ proptest! {
 fn who_read_what_another_changed_fails_and_says_where() {
     let memory = Transactional::new(2, 0);
     let vector = memory.vector(2, Wide([0; 9]));
-    let mut sessions = memory.sessions();
-    sessions.iter_mut().for_each(|session| session.record(true));
-    let [one, two] = &mut sessions[..] else { panic!("two cores") };
+    let mut handles = memory.core_handles();
+    handles.iter_mut().for_each(|handle| handle.record(true));
+    let [one, two] = &mut handles[..] else { panic!("two cores") };
     let mut log = one.log(&memory);
     let mut tx = log.begin();
     assert_eq!(vector.read(&mut tx, 0).expect("nobody wrote"), Wide([0; 9]));
@@ -273,8 +272,8 @@ fn who_read_what_another_changed_fails_and_says_where() {
 fn what_was_written_together_is_seen_together() {
     let memory = Transactional::new(2, 0);
     let pair = memory.vector(2, 0u64);
-    let mut sessions = memory.sessions();
-    let [one, two] = &mut sessions[..] else { panic!("two cores") };
+    let mut handles = memory.core_handles();
+    let [one, two] = &mut handles[..] else { panic!("two cores") };
     let mut log = one.log(&memory);
     let mut tx = log.begin();
     assert_eq!(pair.read(&mut tx, 0).expect("nobody wrote"), 0);
@@ -285,7 +284,7 @@ fn what_was_written_together_is_seen_together() {
         pair.write(&mut tx, 1, 1).expect("nobody holds it");
         tx.commit().expect("it comes first");
     }
-    // It would be 1, and 0 was read before: no step sees that, not even one that will fail.
+    // The value would be 1 after a read of 0: no step sees that, not even one that aborts.
     assert!(pair.read(&mut tx, 1).is_err());
     drop(tx);
     let mut log = one.log(&memory);
@@ -297,8 +296,8 @@ fn what_was_written_together_is_seen_together() {
 fn what_another_holds_is_not_waited_for_in_vain() {
     let memory = Transactional::new(2, 0);
     let cell = memory.vector(1, 0u64);
-    let mut sessions = memory.sessions();
-    let [one, two] = &mut sessions[..] else { panic!("two cores") };
+    let mut handles = memory.core_handles();
+    let [one, two] = &mut handles[..] else { panic!("two cores") };
     let mut log = one.log(&memory);
     let mut holder = log.begin();
     cell.write(&mut holder, 0, 7).expect("nobody holds it");
@@ -318,10 +317,10 @@ fn what_another_holds_is_not_waited_for_in_vain() {
 fn a_stale_read_is_as_old_as_allowed_and_no_older() {
     let memory = Transactional::new(2, 0);
     let total = memory.distributed(0u64, Nanos(100));
-    let mut sessions = memory.sessions();
-    let [one, two] = &mut sessions[..] else { panic!("two cores") };
-    let read = |session: &mut Session, now| {
-        let mut log = session.log(&memory);
+    let mut handles = memory.core_handles();
+    let [one, two] = &mut handles[..] else { panic!("two cores") };
+    let read = |handle: &mut CoreHandle, now| {
+        let mut log = handle.log(&memory);
         let mut tx = log.begin();
         let whole = total.read(&mut tx, Nanos(now)).expect("nobody is inside");
         tx.commit().expect("nobody is inside");
@@ -345,8 +344,8 @@ fn a_stale_read_is_as_old_as_allowed_and_no_older() {
 fn pools_are_used_up_to_the_last_index_and_room_to_the_last_pair() {
     let memory = Transactional::new(3, 1);
     let (pool, map) = (memory.allocator(7), memory.map::<Host4, u64>(7));
-    let mut sessions = memory.sessions();
-    let mut log = sessions[1].log(&memory);
+    let mut handles = memory.core_handles();
+    let mut log = handles[1].log(&memory);
     let mut tx = log.begin();
     let all: BTreeSet<_> = (0..7).map(|_| pool.allocate(&mut tx, Nanos(1)).expect("alone").expect("free")).collect();
     assert_eq!((all.len(), pool.allocate(&mut tx, Nanos(1)).expect("alone")), (7, None));

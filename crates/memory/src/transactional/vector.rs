@@ -1,4 +1,4 @@
-//! An array whose elements are objects, each on a line of its own.
+//! An array whose elements are objects, each on a cache line of its own.
 
 use core::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use super::object::Objects;
 use super::{Conflict, Transactional};
 use crate::{Value, Vector};
 
-/// An array in transactional memory: 64 bytes an element of up to 48 bytes, and no two on a line.
+/// An array in transactional memory. An element of up to 48 bytes takes one cache line of 64 bytes.
 pub struct TxVector<T> {
     elements: Objects,
     of: PhantomData<T>,
@@ -21,7 +21,7 @@ impl<T: Value> TxVector<T> {
         Self { elements, of: PhantomData }
     }
 
-    /// What an array takes.
+    /// An array's memory in bytes.
     pub(crate) const fn bytes(len: usize) -> u64 {
         Objects::bytes(len, T::COUNT)
     }
@@ -32,7 +32,7 @@ impl<T: Value> Vector<T, Transactional> for TxVector<T> {
         self.elements.len()
     }
 
-    // Always inlined: what crosses a call goes over memory word by word, and is read back in other sizes.
+    // Always inlined: a result that crosses a call goes through memory word by word and is read back in other sizes.
     #[inline(always)]
     fn read<'a>(&'a self, tx: &mut Tx<'a>, index: usize) -> Result<T, Conflict> {
         self.elements.load(tx, index, Access::new(Operation::VectorRead, index as u32))

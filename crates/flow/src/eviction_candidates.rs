@@ -1,9 +1,8 @@
-//! The flows that nobody has answered, and which of them makes room first: a hand goes round their slots (Corbató's clock, without
-//! its second chance).
+//! The flows that may be evicted, and the next one: the CLOCK algorithm (Corbató, 1968) without its second chance.
 //!
-//! A bit for each slot, and above them levels with a bit for each word that has any, so that the next flow is found in a few
-//! steps however many were answered. A list in the order of arrival would take 8 bytes a flow, two neighbours' cache lines with
-//! every change, and would be followed at the memory's latency.
+//! A clock hand goes round a bitmap with one bit for each slot. Above it, each level has one bit for each word of the level below that
+//! isn't 0, so the next candidate is found in a few steps. A linked list in order of arrival would take 8 bytes a flow and touch two
+//! neighbours' cache lines at every change.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,40 +10,40 @@ use alloc::vec::Vec;
 
 use locality::pages;
 
-pub(crate) struct Unanswered {
-    /// A bit for each slot.
+pub(crate) struct EvictionCandidates {
+    /// The flows that may be evicted, one bit a slot.
     lowest: Box<[u64]>,
-    /// The levels above, the lower first; the highest has one word.
+    /// The levels above, lowest first. The highest has one word.
     above: Vec<Box<[u64]>>,
-    /// The slot from which on the next to go is looked for.
-    hand: u32,
-    /// How far it goes on when the flow there is gone.
+    /// The clock hand: the slot at which the search for the next candidate begins.
+    clock_hand: u32,
+    /// How far the hand moves when the flow at it is removed.
     stride: u32,
     slots: u32,
 }
 
-/// How the hand goes round.
+/// The order in which the clock hand visits the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
-    /// From slot to slot, where a new flow takes the place that was left last: so it has its turn a whole round later.
-    InTurn,
-    /// To and fro by the golden section, where hashes say which slot a flow takes: a hand that went in turn would leave room behind it
-    /// and none ahead.
-    Spread,
+pub(crate) enum SweepOrder {
+    /// One slot after the other. A new flow takes the slot that was freed last, so it comes up a whole round later.
+    Sequential,
+    /// In steps of the golden ratio, for indexes that assign slots by hash. A sequential hand would free slots behind itself and none
+    /// ahead.
+    GoldenRatio,
 }
 
-/// The golden section as a fraction of 2^32.
+/// The golden ratio as a fraction of 2^32.
 const GOLDEN: u64 = 0x9e37_79b9;
-/// How often a hand that goes to and fro finds nobody before it looks in turn. Looking in turn from anywhere makes gaps grow, for the
-/// larger a gap is the more often the one behind it goes.
+/// After this many misses a hand in golden-ratio steps searches sequentially. A sequential search from anywhere makes gaps grow, since the
+/// flow behind the largest gap is the most likely one to be evicted.
 const MISSES_MAX: usize = 64;
 
-impl Unanswered {
-    /// None of so many slots.
-    pub(crate) fn new(slots: usize, round: Round) -> Self {
-        let stride = match round {
-            Round::InTurn => 1,
-            Round::Spread => spread(slots as u32),
+impl EvictionCandidates {
+    /// No candidates, with room for so many slots.
+    pub(crate) fn new(slots: usize, order: SweepOrder) -> Self {
+        let stride = match order {
+            SweepOrder::Sequential => 1,
+            SweepOrder::GoldenRatio => spread(slots as u32),
         };
         let level = |bits: usize| {
             let words: Box<[u64]> = vec![0; bits.div_ceil(64).max(1)].into();
@@ -56,7 +55,7 @@ impl Unanswered {
         loop {
             let words = above.last().unwrap_or(&lowest).len();
             if words == 1 {
-                return Self { lowest, above, hand: 0, stride, slots: slots as u32 };
+                return Self { lowest, above, clock_hand: 0, stride, slots: slots as u32 };
             }
             above.push(level(words));
         }
@@ -70,7 +69,7 @@ impl Unanswered {
         core::iter::once(&mut *self.lowest).chain(self.above.iter_mut().map(|words| &mut **words))
     }
 
-    /// A flow has come to the slot.
+    /// Adds the flow at the slot.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) {
         let mut at = slot as usize;
@@ -85,12 +84,12 @@ impl Unanswered {
         }
     }
 
-    /// The flow at the slot is answered, or gone. If it is the one whose turn it is in a `full` table, or where the hand stands, the hand
-    /// goes on.
+    /// Removes the flow at the slot, because it is protected or gone. The clock hand moves on if it stood there, or if the table is `full`
+    /// and this was the next candidate.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32, full: bool) {
-        if slot == self.hand || full && self.first() == Some(slot) {
-            self.hand = self.next(slot);
+        if slot == self.clock_hand || full && self.first() == Some(slot) {
+            self.clock_hand = self.next(slot);
         }
         let mut at = slot as usize;
         for words in self.levels() {
@@ -103,13 +102,13 @@ impl Unanswered {
         }
     }
 
-    /// The one whose turn it is. To ask moves no hand: not everybody who asks has that flow go.
+    /// The next candidate. The call doesn't move the hand, since not every caller evicts the flow.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
-        self.from(self.hand)
+        self.from(self.clock_hand)
     }
 
-    /// The one whose turn it is behind this one's, as it looks now.
+    /// The candidate after this slot, as things are now.
     #[inline]
     pub(crate) fn behind(&self, slot: u32) -> Option<u32> {
         self.from(self.next(slot)).filter(|other| *other != slot)
@@ -121,7 +120,7 @@ impl Unanswered {
         if next < self.slots { next } else { next - self.slots }
     }
 
-    /// The first one from the slot on.
+    /// The first candidate at or after the slot.
     #[inline]
     fn from(&self, slot: u32) -> Option<u32> {
         let mut slot = slot;
@@ -136,7 +135,7 @@ impl Unanswered {
         self.at_or_after(slot as usize).or_else(|| self.at_or_after(0)).map(|slot| slot as u32)
     }
 
-    /// Whether there is a flow at the slot, and nobody has answered it.
+    /// True if the flow at the slot is a candidate.
     #[inline(always)]
     pub(crate) fn contains(&self, slot: u32) -> bool {
         self.lowest.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
@@ -162,13 +161,13 @@ impl Unanswered {
     }
 }
 
-/// The first bit of the word with this number, which has one.
+/// The first bit set in the word with this number, which isn't 0.
 #[inline]
 fn lowest(word: usize, words: &[u64]) -> usize {
     word * 64 + words[word].trailing_zeros() as usize
 }
 
-/// A stride of about the golden section that comes by all slots.
+/// A stride of about the golden ratio, coprime to the number of slots, so that it visits all of them.
 fn spread(slots: u32) -> u32 {
     let golden = ((u64::from(slots) * GOLDEN) >> 32) as u32;
     let divides_both = |stride: u32| {
@@ -187,29 +186,29 @@ mod tests {
 
     use super::*;
 
-    /// Against a set: who comes next from the hand on, over slots of several levels and some that end with a word.
+    /// Against a set: the next candidate from the hand on, over several levels and over slot counts that end with a word.
     #[test]
     fn the_hand_finds_whom_a_set_finds() {
         let large = if cfg!(miri) { 5000 } else { 300_000 };
-        let rounds = [1, 63, 64, 65, 4096, 4097, large]
+        let cases = [1, 63, 64, 65, 4096, 4097, large]
             .into_iter()
-            .flat_map(|slots| [(slots, Round::InTurn), (slots, Round::Spread)]);
-        for (slots, round) in rounds {
-            let mut bits = Unanswered::new(slots as usize, round);
+            .flat_map(|slots| [(slots, SweepOrder::Sequential), (slots, SweepOrder::GoldenRatio)]);
+        for (slots, order) in cases {
+            let mut bits = EvictionCandidates::new(slots as usize, order);
             let stride = bits.stride;
             let on = |slot: u32| (slot + stride) % slots;
             let next = |set: &BTreeSet<u32>, from: u32| {
-                let tries = if round == Round::InTurn { 0 } else { MISSES_MAX };
+                let tries = if order == SweepOrder::Sequential { 0 } else { MISSES_MAX };
                 let tried: Vec<_> = core::iter::successors(Some(from), |slot| Some(on(*slot))).take(tries).collect();
                 let from = tried.last().map_or(from, |last| on(*last));
                 let hit = tried.into_iter().find(|slot| set.contains(slot));
                 hit.or_else(|| set.range(from..).chain(set.range(..from)).next().copied())
             };
-            let (mut set, mut hand) = (BTreeSet::new(), 0);
+            let (mut set, mut clock_hand) = (BTreeSet::new(), 0);
             let mut random = 7u64;
             for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                // Near each other for some time, so that slots are met again.
+                // Slots near each other for some time, so that they repeat.
                 let slot = ((random >> 40) as u32 % 200 + step / 1000 * 9973) % slots;
                 match random >> 33 & 3 {
                     0 | 1 if set.insert(slot) => {
@@ -217,16 +216,16 @@ mod tests {
                     }
                     2 if set.contains(&slot) => {
                         let full = random >> 35 & 1 == 0;
-                        // The one whose turn it is goes as often as others.
-                        let slot = next(&set, hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
-                        let goes_on = slot == hand || full && next(&set, hand) == Some(slot);
-                        hand = if goes_on { on(slot) } else { hand };
+                        // The next candidate is removed as often as others.
+                        let slot = next(&set, clock_hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
+                        let goes_on = slot == clock_hand || full && next(&set, clock_hand) == Some(slot);
+                        clock_hand = if goes_on { on(slot) } else { clock_hand };
                         set.remove(&slot);
                         bits.remove(slot, full);
                     }
                     _ => {}
                 }
-                let first = next(&set, hand);
+                let first = next(&set, clock_hand);
                 assert_eq!(bits.first(), first, "{slots} slots");
                 if let Some(first) = first {
                     assert_eq!(bits.behind(first), next(&set, on(first)).filter(|other| *other != first));
@@ -248,14 +247,14 @@ mod tests {
 
     #[test]
     fn of_no_slots_none_goes() {
-        let none = Unanswered::new(0, Round::InTurn);
+        let none = EvictionCandidates::new(0, SweepOrder::Sequential);
         assert_eq!((none.first(), none.bytes()), (None, 8));
     }
 
-    /// Whoever takes the place of the one that went is the last to go.
+    /// A flow in the slot of the last evicted one is evicted last.
     #[test]
     fn a_flood_goes_in_the_order_of_its_arrival() {
-        let mut bits = Unanswered::new(100, Round::InTurn);
+        let mut bits = EvictionCandidates::new(100, SweepOrder::Sequential);
         (0..100).for_each(|slot| bits.insert(slot));
         [3, 4, 70].iter().for_each(|answered| bits.remove(*answered, false));
         for round in 0..3 {

@@ -1,4 +1,4 @@
-//! What a shared table does with a [`Table`] while it holds it alone.
+//! The operations of a shared table on a [`Table`] to which it has exclusive access.
 
 use packet::{Key, Nanos};
 
@@ -6,13 +6,13 @@ use crate::index::CuckooPp;
 use crate::shared::Insertion;
 use crate::{Index, Slot, Table};
 
-/// Units of ageing that a new flow may cost when there is no room.
+/// How many units of ageing an insertion may do if there is no room.
 const RECLAIMS: usize = 8;
 
-/// A table whose expiry is logical in every operation.
-pub(super) struct Alone<K, V, I = CuckooPp>(pub(super) Table<K, V, I>);
+/// A table in which expired flows count as absent.
+pub(super) struct ExclusiveTable<K, V, I = CuckooPp>(pub(super) Table<K, V, I>);
 
-impl<K: Key, V: Copy + Send + 'static, I: Index> Alone<K, V, I> {
+impl<K: Key, V: Copy + Send + 'static, I: Index> ExclusiveTable<K, V, I> {
     #[inline]
     pub(super) fn get(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
         self.find(key, hash, now).map(|slot| *self.0.value(slot))
@@ -58,7 +58,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Alone<K, V, I> {
         is_alive.then_some(value)
     }
 
-    /// One unit of the work of ageing.
+    /// Does one unit of ageing.
     #[inline]
     pub(super) fn reclaim(&mut self, now: Nanos) -> usize {
         usize::from(self.0.reclaim(now).map(|slot| self.0.remove(slot)).is_some())
@@ -70,11 +70,11 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Alone<K, V, I> {
         self.0.find(key, hash).filter(|slot| self.0.deadline(*slot) > now)
     }
 
-    /// Takes a dead flow away, if a bounded search finds one.
+    /// Removes an expired flow if a bounded search finds one.
     #[cold]
     fn make_room(&mut self, hash: u64, now: Nanos) -> bool {
-        let near = self.0.dead_near(hash, now);
-        let dead = near.or_else(|| (0..RECLAIMS).find_map(|_| self.0.reclaim(now)));
+        let neighbour = self.0.expired_near(hash, now);
+        let dead = neighbour.or_else(|| (0..RECLAIMS).find_map(|_| self.0.reclaim(now)));
         dead.map(|slot| self.0.remove(slot)).is_some()
     }
 }

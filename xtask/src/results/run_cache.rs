@@ -1,7 +1,7 @@
-//! Runs that are kept as they come, so that a measurement that was cut goes on where it was.
+//! A cache of finished runs, so that an interrupted measurement continues where it was.
 //!
-//! A run is told by the program's own bytes and its arguments. So another commit that leaves the program as it is keeps what was
-//! measured, and a change that is not committed yet doesn't.
+//! The key of a run is a digest of the program and the arguments. So results survive a commit that doesn't change the program, and an
+//! uncommitted change invalidates them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,60 +11,60 @@ use serde_json::{Value, json};
 
 use super::Run;
 
-/// What was going on when runs were made.
+/// A measurement campaign: when runs were made, and the load of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct Campaign {
     /// When it began, in seconds since 1970.
     pub(super) start_s: u64,
-    /// Load averages then, as the system tells them.
+    /// The system's load averages then.
     pub(super) load: String,
 }
 
-/// Where runs of one program are kept.
-pub(super) struct Kept {
+/// The cached runs of one program.
+pub(super) struct RunCache {
     folder: PathBuf,
     /// A digest of the program.
     program: String,
-    session: Session,
+    campaign: Campaign,
 }
 
-impl Kept {
-    /// Runs in this folder, as far as they are of this program; new ones are of this session.
-    pub(super) fn of(folder: PathBuf, program: &Path, session: Session) -> Result<Self> {
+impl RunCache {
+    /// Opens the cache in this folder for this program. New runs belong to this campaign.
+    pub(super) fn of(folder: PathBuf, program: &Path, campaign: Campaign) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
         let bytes = fs::read(program).with_context(|| format!("{} can't be read", program.display()))?;
-        Ok(Self { folder, program: digest(&bytes), session })
+        Ok(Self { folder, program: digest(&bytes), campaign })
     }
 
-    /// The session that new runs are of.
-    pub(super) const fn session(&self) -> &Session {
-        &self.session
+    /// The campaign of new runs.
+    pub(super) const fn campaign(&self) -> &Campaign {
+        &self.campaign
     }
 
-    /// Forgets all runs in the folder.
-    pub(super) fn forget(folder: &Path) -> Result<()> {
+    /// Removes all runs in the folder.
+    pub(super) fn clear(folder: &Path) -> Result<()> {
         if folder.exists() {
             fs::remove_dir_all(folder).with_context(|| format!("{} can't be removed", folder.display()))?;
         }
         Ok(())
     }
 
-    /// What the run printed and when, if it is kept.
-    pub(super) fn get(&self, run: &Run) -> Option<(Session, Value)> {
-        // What can't be read is measured again.
+    /// The cached output of a run and its campaign.
+    pub(super) fn get(&self, run: &Run) -> Option<(Campaign, Value)> {
+        // A run that can't be read is measured again.
         let mut kept: Value = serde_json::from_slice(&fs::read(self.path(run)).ok()?).ok()?;
         if kept["program"] != self.program || kept["arguments"] != json!(run.arguments) {
             return None;
         }
         let load = kept["load_averages"].as_str()?.to_owned();
-        Some((Session { start_s: kept["session_start_s"].as_u64()?, load }, kept["printed"].take()))
+        Some((Campaign { start_s: kept["session_start_s"].as_u64()?, load }, kept["printed"].take()))
     }
 
-    /// Keeps what the run printed, whole or not at all.
-    pub(super) fn keep(&self, run: &Run, printed: &Value) -> Result<()> {
+    /// Stores the output of a run, atomically.
+    pub(super) fn put(&self, run: &Run, printed: &Value) -> Result<()> {
         let kept = json!({
-            "program": self.program, "arguments": run.arguments, "session_start_s": self.session.start_s,
-            "load_averages": self.session.load, "printed": printed,
+            "program": self.program, "arguments": run.arguments, "session_start_s": self.campaign.start_s,
+            "load_averages": self.campaign.load, "printed": printed,
         });
         let path = self.path(run);
         let unfinished = path.with_extension("unfinished");
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// FNV-1a, which tells builds of a program apart well enough.
+/// The FNV-1a hash of a program.
 fn digest(bytes: &[u8]) -> String {
     let hash = bytes
         .iter()
@@ -116,38 +116,38 @@ mod tests {
         let program = folder.join("program");
         fs::write(&program, "one").unwrap();
         let runs = folder.join("runs");
-        let session = |start_s| Session { start_s, load: "0.10, 0.20, 0.30".into() };
-        let first = Kept::of(runs.clone(), &program, session(1_000)).unwrap();
+        let campaign = |start_s| Campaign { start_s, load: "0.10, 0.20, 0.30".into() };
+        let first = RunCache::of(runs.clone(), &program, campaign(1_000)).unwrap();
         let ddos = run("traces/backbone/ddos", "bench ddos");
         assert_eq!(first.get(&ddos), None);
-        first.keep(&ddos, &json!({ "rows": [1, 2] })).unwrap();
+        first.put(&ddos, &json!({ "rows": [1, 2] })).unwrap();
 
-        let later = Kept::of(runs.clone(), &program, session(2_000)).unwrap();
-        assert_eq!(later.get(&ddos), Some((session(1_000), json!({ "rows": [1, 2] }))));
+        let later = RunCache::of(runs.clone(), &program, campaign(2_000)).unwrap();
+        assert_eq!(later.get(&ddos), Some((campaign(1_000), json!({ "rows": [1, 2] }))));
         assert_eq!(later.get(&run("traces/backbone/ddos", "bench ddos --rounds 7")), None, "other arguments");
         assert_eq!(later.get(&run("traces/backbone/policer", "bench ddos")), None, "another run");
-        // A run that is made again takes the place of the other.
-        later.keep(&ddos, &json!(3)).unwrap();
-        assert_eq!(first.get(&ddos), Some((session(2_000), json!(3))));
+        // A repeated run replaces the earlier one.
+        later.put(&ddos, &json!(3)).unwrap();
+        assert_eq!(first.get(&ddos), Some((campaign(2_000), json!(3))));
 
         fs::write(&program, "two").unwrap();
-        let other = Kept::of(runs.clone(), &program, session(3_000)).unwrap();
+        let other = RunCache::of(runs.clone(), &program, campaign(3_000)).unwrap();
         assert_eq!(other.get(&ddos), None, "another program");
         let path = later.path(&ddos);
         fs::write(&path, &fs::read(&path).unwrap()[..20]).unwrap();
         assert_eq!(later.get(&ddos), None, "cut short");
 
-        later.keep(&ddos, &json!(4)).unwrap();
-        Kept::forget(&runs).unwrap();
-        Kept::forget(&runs).unwrap();
-        assert_eq!(Kept::of(runs, &program, session(4_000)).unwrap().get(&ddos), None, "forgotten");
+        later.put(&ddos, &json!(4)).unwrap();
+        RunCache::clear(&runs).unwrap();
+        RunCache::clear(&runs).unwrap();
+        assert_eq!(RunCache::of(runs, &program, campaign(4_000)).unwrap().get(&ddos), None, "forgotten");
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn times_are_told_as_calendars_have_them() {
         // By `date -u -d @N`.
-        for (seconds, told) in [
+        for (seconds, text) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_399, "2000-02-28 23:59 UTC"),
             (951_782_400, "2000-02-29 00:00 UTC"),
@@ -155,7 +155,7 @@ mod tests {
             (1_798_761_599, "2026-12-31 23:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(utc(seconds), told);
+            assert_eq!(utc(seconds), text);
         }
     }
 }
