@@ -3,17 +3,12 @@
 //! The alternative without sharing is a [`Table`](crate::Table) for each core.
 
 mod adding;
-mod bucket;
+pub mod baselines;
 mod entries;
 mod epoch_reclaim;
-mod exclusive;
 mod guard;
-mod mutex;
-mod optimistic;
-mod path;
 mod signposts;
 mod spin;
-mod striped;
 mod sync;
 
 use packet::{Key, Nanos};
@@ -22,9 +17,6 @@ pub use adding::{Adding, Sum};
 pub use entries::{Entries, RemovedFlow, StripeGuard};
 pub use epoch_reclaim::{EpochMember, Epochs};
 pub use guard::{Fate, Guard, GuardedEntry, Locking, StepPermit};
-pub use mutex::Locked;
-pub use optimistic::Optimistic;
-pub use striped::Striped;
 #[cfg(loom)]
 pub use sync::Fault;
 
@@ -102,4 +94,10 @@ pub enum Insertion {
     Present,
     /// There is no room.
     Full,
+}
+
+/// The capacity of a stripe: its share of the flows plus eight standard deviations, and at most all of them.
+fn share(flows: usize, stripes: usize) -> usize {
+    let mean = flows.div_ceil(stripes);
+    flows.min(mean + 8 * mean.isqrt() + 16)
 }

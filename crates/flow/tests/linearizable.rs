@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use millrace_flow::shared::{Entries, Fault, Insertion, Locked, Optimistic, SharedTable, Striped};
+use millrace_flow::shared::baselines::{Locked, Optimistic, Striped};
+use millrace_flow::shared::{Entries, Fault, Insertion, SharedTable};
 use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use millrace_flow::index::Tagged;
-use millrace_flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
+use millrace_flow::shared::baselines::{Locked, Optimistic, Striped};
+use millrace_flow::shared::{Entries, Insertion, SharedTable};
 use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 use proptest::prelude::*;

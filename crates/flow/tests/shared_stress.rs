@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::thread;
 
 use millrace_flow::index::CuckooPp;
-use millrace_flow::shared::{
-    Adding, Entries, EpochMember, Fate, Insertion, Locked, Optimistic, SharedTable, StepPermit, Striped, Sum,
-};
+use millrace_flow::shared::baselines::{Locked, Optimistic, Striped};
+use millrace_flow::shared::{Adding, Entries, EpochMember, Fate, Insertion, SharedTable, StepPermit, Sum};
 use millrace_flow::{Hint, Plan};
 use packet::{Host, Host4, Key, Nanos};
 

@@ -18,8 +18,7 @@ use crate::index::CuckooPp;
 use crate::shared::guard::{EntryCell, EntryOutcome, Fate, Guard, GuardedEntry, Locking, SlotPlaces, StepPermit};
 use crate::shared::signposts::Signposts;
 use crate::shared::spin::SpinLock;
-use crate::shared::striped::share;
-use crate::shared::{Insertion, SharedTable};
+use crate::shared::{Insertion, SharedTable, share};
 use crate::slab::nonzero_deadline;
 use crate::{Eviction, Hint, Index, Plan, Slot, Table};
 

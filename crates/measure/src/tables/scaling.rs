@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use engine::{cpus, pin};
 use flow::Index;
 use flow::index::IndexKind;
-use flow::shared::{Locked, Optimistic, SharedTable, Striped};
+use flow::shared::SharedTable;
+use flow::shared::baselines::{Locked, Optimistic, Striped};
 use packet::{FiveTuple4, Nanos};
 
 use super::keys::BURST;

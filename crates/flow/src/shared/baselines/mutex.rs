@@ -7,7 +7,7 @@ use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::exclusive::ExclusiveTable;
+use crate::shared::baselines::exclusive::ExclusiveTable;
 use crate::shared::sync::{Mutex, PoisonError};
 use crate::shared::{Insertion, SharedTable};
 use crate::{Index, Plan, Table};

@@ -13,8 +13,8 @@ use core::marker::PhantomData;
 use packet::{Key, Nanos, Words};
 
 use crate::index::{scale, tag_of, upper};
-use crate::shared::bucket::{Bucket, BucketGuard};
-use crate::shared::path::{Move, Path};
+use crate::shared::baselines::bucket::{Bucket, BucketGuard};
+use crate::shared::baselines::path::{Move, Path};
 use crate::shared::sync::{AtomicWords, Pause, broken};
 use crate::shared::{Insertion, SharedTable};
 

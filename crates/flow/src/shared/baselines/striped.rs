@@ -7,9 +7,9 @@ use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::shared::exclusive::ExclusiveTable;
+use crate::shared::baselines::exclusive::ExclusiveTable;
 use crate::shared::spin::SpinLock;
-use crate::shared::{Insertion, SharedTable};
+use crate::shared::{Insertion, SharedTable, share};
 use crate::{Index, Plan, Table};
 
 /// The most stripes: enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
@@ -117,10 +117,4 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
     fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
-}
-
-/// The capacity of a stripe: its share of the flows plus eight standard deviations, and at most all of them.
-pub(super) fn share(flows: usize, stripes: usize) -> usize {
-    let mean = flows.div_ceil(stripes);
-    flows.min(mean + 8 * mean.isqrt() + 16)
 }

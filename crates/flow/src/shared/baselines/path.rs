@@ -5,7 +5,7 @@ use core::iter;
 
 use packet::{Key, Words};
 
-use crate::shared::optimistic::Optimistic;
+use crate::shared::baselines::optimistic::Optimistic;
 
 /// How many buckets the search looks at before it gives up. At a load of 95 % it needs a dozen.
 const NODES_MAX: usize = 128;
