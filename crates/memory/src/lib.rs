@@ -2,8 +2,8 @@
 //!
 //! A network function is generic over its [`Memory`] and is written once. Every access takes its transaction and may fail with the memory's
 //! conflict, so the author writes `?` and nothing else. Under [`Local`], where each core has its own copy, the conflict is
-//! [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. Under [`Locked`] all cores share one lock. Under
-//! [`Transactional`] a conflict aborts the transaction, and the engine runs the step again.
+//! [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. Under
+//! [`Transactional`], a conflict aborts the transaction, and the engine runs the step again.
 //!
 //! An access borrows the structure for as long as the transaction lives, so a transaction can keep references to what it reads and writes.
 //!
@@ -37,15 +37,18 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate self as millrace_memory;
 
 mod local;
+#[cfg(test)]
+#[path = "../tests/locked/mod.rs"]
 mod locked;
 pub mod transactional;
 mod weighed;
 mod wheel;
 
 pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
-pub use locked::{Guarded, Locked, LockedTx};
 use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
 pub use weighed::{Absent, Weighed};

@@ -2,11 +2,14 @@
 //! give the same results.
 #![cfg(not(loom))]
 
+mod locked;
+
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use locked::Locked;
 use millrace_memory::transactional::{ABORTS_MAX, CommitPosition, CoreHandle};
-use millrace_memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
+use millrace_memory::{Allocator, Local, LocalTx, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
 const HOSTS: u32 = 24;

@@ -6,10 +6,14 @@
 
 mod designs;
 
+#[path = "../../tests/locked/mod.rs"]
+mod locked;
+
 use std::sync::{Barrier, Mutex, RwLock};
 use std::time::Instant;
 
-use millrace_memory::{Locked, Memory, Transactional, Vector};
+use locked::Locked;
+use millrace_memory::{Memory, Transactional, Vector};
 
 use designs::{Buffer, Buffered, Failed, Versions};
 

@@ -8,7 +8,8 @@ use packet::{Family, FlowKey, Host, Host4, Key, Nanos};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Allocator, Distributed, Local, LocalTx, Locked, Map, Vector};
+use crate::locked::Locked;
+use crate::{Allocator, Distributed, Local, LocalTx, Map, Vector};
 
 const KEYS: u64 = 12;
 const ROOM: usize = 6;

@@ -1,46 +1,45 @@
 //! Memory that all cores share under one lock: a step takes the lock at its first access to shared state and holds it to its end.
 //!
-//! Steps never fail and never overlap. [`Transactional`](crate::Transactional) memory is compared with this. The order of the steps is the
+//! Steps never fail and never overlap. `Transactional` memory is compared with this. The order of the steps is the
 //! order in which the operating system grants the lock.
 
-use alloc::sync::Arc;
 use core::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use packet::Nanos;
 
-use crate::{
+use millrace_memory::{
     Allocator, Distributed, Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector, Map, Memory, Name,
     Portion, Value, Vector,
 };
 
 /// A memory of local structures under one lock.
 #[derive(Clone, Debug, Default)]
-pub struct Locked {
+pub(crate) struct Locked {
     lock: Arc<Mutex<()>>,
     local: Local,
 }
 
 /// A running step. It holds the lock from its first access until it is dropped.
 #[derive(Debug)]
-pub struct LockedTx<'a> {
+pub(crate) struct LockedTx<'a> {
     lock: &'a Mutex<()>,
     held: Option<MutexGuard<'a, ()>>,
 }
 
 /// A structure of a locked memory. Its own mutex is never contended, since its user holds the memory's lock; it satisfies the compiler.
-pub struct Guarded<S>(Mutex<S>);
+pub(crate) struct Guarded<S>(Mutex<S>);
 
 impl Locked {
     /// Memory with a hash seed for its maps, as in [`Local::keyed`].
     #[must_use]
-    pub fn keyed(seed: u64) -> Self {
+    pub(crate) fn keyed(seed: u64) -> Self {
         Self { lock: Arc::default(), local: Local::keyed(seed) }
     }
 
     /// Begins a step. On one thread a step must end before the next begins.
     #[must_use]
-    pub fn begin(&self) -> LockedTx<'_> {
+    pub(crate) fn begin(&self) -> LockedTx<'_> {
         LockedTx { lock: &self.lock, held: None }
     }
 }
