@@ -1,8 +1,9 @@
 //! A transaction: its read set, its locks and its undo log.
 //!
 //! The algorithm is that of TinySTM (Felber, Fetzer, Riegel, PPoPP '08): a versioned lock for each object, locked at the first write
-//! (encounter-time locking), writes in place with an undo log, and a global version clock. A reader that meets a locked object, or a
-//! version newer than its snapshot, extends the snapshot or aborts at once. So no handler sees an inconsistent state.
+//! (encounter-time locking), writes in place with an undo log, and a global version clock. A reader that meets a locked object retries a
+//! few times and then aborts. A reader that meets a version newer than its snapshot validates its read set and extends the snapshot, or
+//! aborts. So no handler sees an inconsistent state.
 //!
 //! After repeated aborts a step runs as an irrevocable transaction (Welc, Saha, Adl-Tabatabai, SPAA '08): one at a time, it locks all that
 //! it reads, and new transactions wait for it.
