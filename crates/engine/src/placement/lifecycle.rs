@@ -189,16 +189,16 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         }
         // Made once, when the function first opens the flow; reused if the step runs again.
         let mut room = None;
-        let decision = loop {
+        // Written by the handlers rather than returned: it is large.
+        let mut decision = Decision::Later(now);
+        while let Decision::Later(time) = decision {
+            now = time;
             let Self { nf, store, runner } = self;
-            let decision = runner.run(now, seq, |cx| {
-                decide(*nf, cx, lane.meta, || room.get_or_insert_with(|| make_room(store, lane)), now)
+            runner.run(now, seq, |cx| {
+                decision = decide(*nf, cx, lane.meta, || room.get_or_insert_with(|| make_room(store, lane)), now)?;
+                Ok(())
             });
-            match decision {
-                Decision::Later(later) => now = later,
-                decision => break decision,
-            }
-        };
+        }
         self.store.decided(seq, now);
         let room = room.and_then(Result::ok);
         let origin = room.as_ref().and_then(|room| room.origin);
@@ -282,6 +282,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
 }
 
 /// Runs the handlers for a packet without a known flow. Calls `room` once the function opens a flow.
+#[inline(always)]
 fn decide<'r, N: NetworkFunction, M: Memory>(
     nf: &N,
     cx: &mut Context<'_, N, M>,

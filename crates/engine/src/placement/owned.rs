@@ -214,6 +214,7 @@ impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
 
 impl<K: Key, N: NetworkFunction, R: Runner<N>> Lifecycle<'_, N, Owned<'_, K, N::Flow>, R> {
     /// Looks the packet's flow up in the whole table. A flow past its deadline counts as gone, whether or not it was reclaimed.
+    #[inline(never)]
     pub(crate) fn alive(&mut self, key: &K, lane: Lane<'_, N::Meta>) -> Option<Slot> {
         let slot = self.store.flows.table.find(key, lane.hash)?;
         if self.store.flows.table.deadline(slot) > lane.now {

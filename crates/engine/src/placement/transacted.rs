@@ -206,6 +206,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     /// Takes several steps in one transaction, fewer after a conflict.
+    #[inline(always)]
     fn steps<'l>(
         &mut self,
         nf: &N,

@@ -1,7 +1,7 @@
 //! The last stage of a core's work: carries out the verdicts of a burst.
 
 use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::Seq;
+use packet::{Rewrite, Seq};
 use port::{Batch, Fate, Packet, Sides};
 
 use crate::counters::Counters;
@@ -15,10 +15,12 @@ pub(crate) struct Emitter {
     pub(crate) counters: Counters,
     /// The port's interfaces, which replace "across" and "back". `None` leaves the verdict's port as it is.
     pub(crate) sides: Option<Sides>,
-    /// The packets to change: index in the batch, verdict.
-    changes: Vec<(u32, Verdict)>,
+    /// The packets to change, in the order of their steps: index in the batch, verdict. A burst's, and those of a log's stretch before it.
+    changes: Box<[(u32, Verdict); 2 * BURST]>,
+    /// How many there are.
+    len: usize,
     /// How many of them are done.
-    changed: usize,
+    done: usize,
     /// The buffer for a new frame.
     scratch: Vec<u8>,
 }
@@ -32,8 +34,9 @@ impl Emitter {
         Self {
             counters: Counters::default(),
             sides: None,
-            changes: Vec::with_capacity(2 * BURST),
-            changed: 0,
+            changes: Box::new([(0, Verdict::forward()); 2 * BURST]),
+            len: 0,
+            done: 0,
             scratch: Vec::with_capacity(room),
         }
     }
@@ -45,7 +48,9 @@ impl Emitter {
             Verdict::Forward(port) => out(self.sides, *port, packet),
             Verdict::Drop(reason) => Fate::Drop(reason.0),
             Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => {
-                self.changes.push((index as u32, *verdict));
+                let (at, change) = &mut self.changes[self.len];
+                (*at, *change) = (index as u32, *verdict);
+                self.len += 1;
                 return;
             }
         };
@@ -56,21 +61,19 @@ impl Emitter {
     /// after that packet.
     #[inline(always)]
     pub(crate) fn emit<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
-        if !self.changes.is_empty() {
+        if self.len > 0 {
             self.apply_verdicts(nf, batch, position);
         }
     }
 
     #[inline(never)]
     fn apply_verdicts<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
-        while let Some((index, verdict)) = self.changes.get(self.changed) {
+        while let Some((index, verdict)) = self.changes[..self.len].get(self.done) {
             let index = *index as usize;
-            self.changed += 1;
+            self.done += 1;
             let fate = match verdict {
                 Verdict::Rewrite { port, rewrite } => {
-                    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
-                    // The headers are parsed again: to keep them for the few rewrites would slow down all packets.
-                    rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
+                    apply_rewrite(batch, index, rewrite);
                     self.counters.count(verdict);
                     out(self.sides, *port, &batch.packets()[index])
                 }
@@ -87,8 +90,7 @@ impl Emitter {
             };
             batch.packets_mut()[index].fate = fate;
         }
-        self.changes.clear();
-        self.changed = 0;
+        (self.len, self.done) = (0, 0);
     }
 
     /// Replaces the packet by the frame that the function builds, or drops it for the reason that the function gives.
@@ -144,6 +146,13 @@ impl Emitter {
         self.counters.replied += 1;
         out(self.sides, PortId::BACK, packet)
     }
+}
+
+/// Rewrites the packet. The headers are parsed again: to keep them for the few rewrites would slow down all packets.
+#[inline(never)]
+fn apply_rewrite(batch: &mut Batch, index: usize, rewrite: &Rewrite) {
+    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
+    rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
 }
 
 /// The output interface: the verdict's port number, or the interface that "across" or "back" stands for.
