@@ -61,7 +61,9 @@ impl Meta for Host {
     }
 
     fn read(record: &[u8]) -> Option<Self> {
-        RecordReader::new(record).host()
+        let mut fields = RecordReader::new(record);
+        let host = fields.host()?;
+        fields.end().map(|()| host)
     }
 }
 
@@ -88,10 +90,11 @@ pub enum Opened<F> {
     Refused(Verdict),
 }
 
-/// How many flows the tables hold.
+/// How many flows the tables hold. `sequential` and `shared` have tables of this size, and so has each core of `rss`, `scr` and
+/// `transactional`. `rss++` and `hybrid` divide it among the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
-    /// IPv4 flows. Also the flows of keys without an address family.
+    /// IPv4 flows. Also the flows of keys that hold no IP address (Ethernet addresses, for example).
     pub flows: usize,
     /// IPv6 flows.
     pub flows_v6: usize,
@@ -102,10 +105,15 @@ pub struct Sizing {
 /// The engine handles packets in this order:
 ///
 /// 1. [`meta`](Self::meta) extracts the metadata of every well-formed packet. If it returns `None`, [`other`](Self::other) gives the
-///    verdict.
-/// 2. For an unknown packet set, or one past its deadline, the engine calls [`open`](Self::open).
-/// 3. [`packet`](Self::packet) takes the step with the flow, for the first packet too.
-/// 4. [`expire`](Self::expire) is called once for each packet set that ends.
+///    verdict, and nothing else is called.
+/// 2. If the packet set has a flow past its deadline, [`expire`](Self::expire) ends that flow.
+/// 3. For a packet set without a flow, [`open`](Self::open) opens one. If it refuses, its verdict is the packet's.
+/// 4. If the table is full, [`expire`](Self::expire) ends the flow that is evicted: after `open`, so a pool of shared resources may look
+///    empty to `open`. If no flow can be evicted, `expire` ends the new flow and [`orphan`](Self::orphan) gives the verdict.
+/// 5. [`packet`](Self::packet) takes the step with the flow, for the first packet too. If it closes the flow, `expire` follows.
+///
+/// Every flow ends with one call of `expire`. A handler sets the flow's deadline by [`Context::expire_after`] and closes it by
+/// [`Context::close`].
 ///
 /// A handler must depend on its arguments only. The same state, metadata, time and sequence number must give the same verdict and the same
 /// new state.

@@ -17,8 +17,9 @@ pub trait Speed<N: NetworkFunction>: 'static {
     /// `count` calls of [`packet`](NetworkFunction::packet). Verdicts are not needed: a replica calls it to catch up with missed packets.
     /// Returns `false`, and changes nothing, if the steps must be taken one by one.
     ///
-    /// The law that [`FOLDS`](Self::FOLDS) promises, and that a property test must check: whatever the times of the steps between, the flow
-    /// and the effects of the last step are the same, no step moves the deadline earlier, and no step closes the flow.
+    /// `count` includes the first and the last of the steps. [`FOLDS`](Self::FOLDS) promises, and a property test must check
+    /// (`testkit/tests/folds.rs`): the flow, and what the last step asks of its [`Context`], don't depend on when the steps between the
+    /// first and the last happen; no step moves the deadline earlier; no step closes the flow.
     ///
     /// # Errors
     /// A conflict on shared state; pass it on with `?`.
@@ -45,15 +46,15 @@ pub trait Speed<N: NetworkFunction>: 'static {
     /// Adds several steps to a flow at once. The flow must end up as after as many calls of [`packet`](NetworkFunction::packet). Returns
     /// `false`, and changes nothing, if the steps must be taken one by one.
     ///
-    /// The law that [`ADDS`](Self::ADDS) promises, and that a property test must check: the metadata of one packet set differ in their
-    /// amounts only; if `add` accepts every prefix of a series of steps, the flow is the same as after these steps, whatever their times;
-    /// and [`expire`](NetworkFunction::expire) does nothing.
+    /// [`ADDS`](Self::ADDS) promises, and a property test must check (`testkit/tests/folds.rs`): the metadata of one packet set differ in
+    /// their amounts only. Cores ask after each step whether the sum so far can be added; if the answer was yes each time, the flow is the
+    /// same as after these steps, whatever their times. [`expire`](NetworkFunction::expire) does nothing.
     fn add(_nf: &N, _flow: &mut N::Flow, _sum: &Sum) -> bool {
         false
     }
 
-    /// True if the function opens flows for some packet sets only, as one that [`refuses`](Self::refuses) packets does. Engines then don't
-    /// predict whether a flow is known.
+    /// True if many packets belong to packet sets for which the function opens no flow. Engines predict, ahead of the step, whether a
+    /// packet's flow is known; here they don't, as the prediction would often be wrong. It affects speed only.
     const SELECTIVE: bool = false;
 
     /// True if [`open`](NetworkFunction::open) refuses this packet in any state and has no other effect. A replica then skips the call.
