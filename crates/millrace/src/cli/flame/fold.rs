@@ -48,7 +48,7 @@ const STAGES: [(&str, &str, &str); 11] = [
     ("engine", "locate", "prefetch"),
     ("engine", "step", "take steps"),
     ("engine", "steps", "take steps"),
-    ("engine", "settle", "settle"),
+    ("engine", "apply_verdicts", "emit"),
 ];
 
 /// The function that runs from a worker's first packet to its last.
@@ -256,11 +256,11 @@ mod tests {
 
     #[test]
     fn what_is_outside_of_handlers_has_its_stage() {
-        let settle = frame("engine::settle::settle", "/w/crates/engine/src/settle.rs", 20);
+        let emit = frame("engine::work::emit::Emitter::apply_verdicts", "/w/crates/engine/src/emit.rs", 20);
         let rewrite = frame("<packet::rewrite::Rewrite>::apply_to_frame", "/w/crates/packet/src/rewrite.rs", 2);
         let folded =
-            folds_to(worker(&[steps(), settle, glue(), rewrite]), "worker loop;settle;Rewrite::apply_to_frame");
-        assert_eq!(folded.stages(), [("settle", 3)]);
+            folds_to(worker(&[steps(), emit, glue(), rewrite]), "worker loop;emit;Rewrite::apply_to_frame");
+        assert_eq!(folded.stages(), [("emit", 3)]);
         assert_eq!(folded.parts(), BTreeMap::from([(Part::Engine, 3)]));
         let copy = frame("__memmove_avx_unaligned_erms", "memmove.S", 0);
         let receive = frame("<port::replay::Source as port::queue::Queue>::receive", "/w/crates/port/src/replay.rs", 2);
@@ -326,7 +326,7 @@ mod tests {
         )) {
             let kinds = [
                 steps(), packet(), outward(), get(), glue(),
-                frame("engine::settle::settle", "s", 1), frame("engine::run::cores::serve", "r", 1),
+                frame("engine::work::emit::Emitter::apply_verdicts", "s", 1), frame("engine::run::cores::serve", "r", 1),
                 frame("0x7f0012", "", 0), frame("<port::Queue>::receive", "p", 0),
             ];
             let stacks: Vec<(Stack, u64)> = stacks.into_iter().map(|(inner, whole, is_worker, count)| {
