@@ -258,8 +258,7 @@ mod tests {
     fn what_is_outside_of_handlers_has_its_stage() {
         let emit = frame("engine::work::emit::Emitter::apply_verdicts", "/w/crates/engine/src/emit.rs", 20);
         let rewrite = frame("<packet::rewrite::Rewrite>::apply_to_frame", "/w/crates/packet/src/rewrite.rs", 2);
-        let folded =
-            folds_to(worker(&[steps(), emit, glue(), rewrite]), "worker loop;emit;Rewrite::apply_to_frame");
+        let folded = folds_to(worker(&[steps(), emit, glue(), rewrite]), "worker loop;emit;Rewrite::apply_to_frame");
         assert_eq!(folded.stages(), [("emit", 3)]);
         assert_eq!(folded.parts(), BTreeMap::from([(Part::Engine, 3)]));
         let copy = frame("__memmove_avx_unaligned_erms", "memmove.S", 0);
