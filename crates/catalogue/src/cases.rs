@@ -58,7 +58,7 @@ pub fn check_case(entry: &CatalogueEntry, file: &str, case: &Case, plan: &Plan) 
     check_case_all(entry, file, case, slice::from_ref(plan))
 }
 
-/// The same with several plans, for other numbers of cores.
+/// Checks a case under several plans, for other numbers of cores.
 ///
 /// # Errors
 /// As [`check_case`].

@@ -287,7 +287,7 @@ pub trait Program: Send + Sync {
     /// Location of its code, for flame graphs.
     fn code(&self) -> Code;
 
-    /// What its configuration can change against conflicts.
+    /// The recipes: configuration keys that reduce conflicts.
     fn recipes(&self) -> &'static [Recipe];
 
     /// Measures it under each engine; see [`measure::bench`].

@@ -18,7 +18,7 @@ use crate::work::any_worker::AnyWorker;
 /// A link that loses packets with their history, between the sequencer and their cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// How many packets of a million are lost, independently of each other.
+    /// Loss rate in packets of a million. Losses are independent of each other.
     pub loss_ppm: u32,
     /// The seed of the losses. Runs with the same seed lose the same packets.
     pub seed: u64,
@@ -254,7 +254,7 @@ fn take_in<N: NetworkFunction>(
     result
 }
 
-/// How many packets at the start follow each other without a loss. The packets are one core's, in order.
+/// Counts the packets at the start that follow each other without a loss. The packets are one core's, in order.
 #[inline]
 fn run_of(packets: &[Packet], cores: usize) -> usize {
     let step = cores as u64;

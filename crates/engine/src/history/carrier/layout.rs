@@ -120,7 +120,7 @@ impl Shape {
         self.rows as usize * self.row_bytes as usize
     }
 
-    /// How many bytes each packet grows by.
+    /// Bytes that the history adds to each packet.
     #[must_use]
     pub const fn overhead(self, outer: Outer) -> usize {
         outer.len() + self.rows_bytes() + TRAILER_BYTES

@@ -12,7 +12,7 @@ use super::error::{CarrierError, OrderError};
 use super::layout::{Carried, Shape, parse};
 use super::ring::{Ring, metadata_of};
 
-/// What to do about missing packets.
+/// The policy for missing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     /// End the input: the replicas would differ from here on.
@@ -228,7 +228,7 @@ impl<N: NetworkFunction> Port for SequencedPort<'_, N> {
     /// Opens the stream.
     ///
     /// # Errors
-    /// Those of the inner port; [`PortError::Queues`] if that port has several queues.
+    /// The errors of the inner port; [`PortError::Queues`] if that port has several queues.
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         match self.inner.open(cores)? {
             Opened::Stream(Stream { input, output, order }) => {

@@ -47,7 +47,7 @@ impl<N: NetworkFunction> Sequencer<N> {
         self.outer
     }
 
-    /// How many bytes each packet grows by.
+    /// Bytes that the history adds to each packet.
     #[must_use]
     pub const fn overhead(&self) -> usize {
         self.shape().overhead(self.outer)

@@ -163,7 +163,7 @@ impl<M: Meta> LinkEnd<M> {
         }
     }
 
-    /// The same, packet by packet.
+    /// Processes the batch packet by packet, with the history ahead of each.
     fn one<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
