@@ -157,84 +157,81 @@ pub trait Inspect<N: NetworkFunction> {
     }
 }
 
-impl<N: NetworkFunction> PrivateInstance<N> {
-    /// The states that make up the whole: every shard, or one replica of `scr`. A replica that only gets history with its own packets
-    /// ends at its last packet, so this is the first of the replicas that got furthest.
-    fn parts(&self) -> impl Iterator<Item = &Private<N>> {
-        let furthest = self.workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
-        let parts = if self.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { &self.workers };
-        parts.iter().map(Worker::place)
-    }
-}
-
-impl<N: NetworkFunction> Inspect<N> for PrivateInstance<N> {
-    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        let this = &*self;
-        let entries = || all_entries(this);
-        local_report(nf, &FlowList::new(&entries, now), self.parts().next()?.shared())
-    }
-
-    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
-        Box::new(self.parts().flat_map(move |part| part.flows(now)))
-    }
-
-    fn entries(&self) -> usize {
-        self.parts().map(Private::entries).sum()
-    }
-
-    fn flow_counters(&self) -> FlowCounters {
-        sum(self.parts().map(Placement::flow_counters))
-    }
-
-    fn high_water(&self) -> usize {
-        self.parts().map(Private::high_water).sum()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.workers.iter().map(|worker| worker.place().memory_bytes()).sum()
-    }
-}
-
 impl<N: NetworkFunction> ShardedInstance<N> {
     /// Deals the empty shards to cores by the dispatcher's current table. Call it before anything has run.
     pub fn deal_shards(&mut self) {
         let mut places: Vec<_> = self.workers.iter_mut().map(Worker::place_mut).collect();
         Sharded::deal(&mut places, self.dispatcher.table());
     }
+}
 
-    /// Every shard, and one replica of the elephants.
-    fn parts(&self) -> impl Iterator<Item = &Private<N>> {
-        let replica = self.workers.first().and_then(|worker| worker.place().replica());
-        self.workers.iter().flat_map(|worker| worker.place().shards()).chain(replica)
+/// A placement made of private tables.
+trait InParts: Sized {
+    /// The function.
+    type Nf: NetworkFunction;
+
+    /// The states that make up the whole: every shard, and one of the replicas of what is replicated.
+    fn parts(instance: &EngineInstance<Self::Nf, Self>) -> impl Iterator<Item = &Private<Self::Nf>>;
+
+    /// All tables of this core, replicas included.
+    fn tables(&self) -> impl Iterator<Item = &Private<Self::Nf>>;
+}
+
+impl<N: NetworkFunction> InParts for Private<N> {
+    type Nf = N;
+
+    /// A replica that only gets history with its own packets ends at its last packet, so `scr` takes the first of the replicas that got
+    /// furthest.
+    fn parts(instance: &PrivateInstance<N>) -> impl Iterator<Item = &Self> {
+        let workers = &instance.workers;
+        let furthest = workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
+        let parts = if instance.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { workers };
+        parts.iter().map(Worker::place)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self)
     }
 }
 
-impl<N: NetworkFunction> Inspect<N> for ShardedInstance<N> {
+impl<N: NetworkFunction> InParts for Sharded<N> {
+    type Nf = N;
+
+    fn parts(instance: &ShardedInstance<N>) -> impl Iterator<Item = &Private<N>> {
+        let replica = instance.workers.first().and_then(|worker| worker.place().replica());
+        instance.workers.iter().flat_map(|worker| worker.place().shards()).chain(replica)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Private<N>> {
+        self.shards().chain(self.replica())
+    }
+}
+
+impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for EngineInstance<N, P> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
         let entries = || all_entries(this);
-        local_report(nf, &FlowList::new(&entries, now), self.parts().next()?.shared())
+        local_report(nf, &FlowList::new(&entries, now), P::parts(this).next()?.shared())
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
-        Box::new(self.parts().flat_map(move |part| part.flows(now)))
+        Box::new(P::parts(self).flat_map(move |part| part.flows(now)))
     }
 
     fn entries(&self) -> usize {
-        self.parts().map(Private::entries).sum()
+        P::parts(self).map(Private::entries).sum()
     }
 
     fn flow_counters(&self) -> FlowCounters {
-        sum(self.parts().map(Placement::flow_counters))
+        sum(P::parts(self).map(Placement::flow_counters))
     }
 
     fn high_water(&self) -> usize {
-        self.parts().map(Private::high_water).sum()
+        P::parts(self).map(Private::high_water).sum()
     }
 
     fn memory_bytes(&self) -> usize {
-        let of = |place: &Sharded<N>| place.shards().chain(place.replica()).map(Private::memory_bytes).sum::<usize>();
-        self.workers.iter().map(|worker| of(worker.place())).sum()
+        self.workers.iter().flat_map(|worker| worker.place().tables()).map(Private::memory_bytes).sum()
     }
 }
 
