@@ -387,16 +387,17 @@ impl<N: Function> Program for Loaded<N> {
     }
 
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError> {
-        let mut fleet = engine::private_instance(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
+        let mut instance =
+            engine::private_instance(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
         let (mut batch, mut one) = (Batch::default(), Batch::default());
-        let mut before = fleet.workers[0].counters();
+        let mut before = instance.workers[0].counters();
         let mut now = Nanos(0);
         while queue.receive(&mut batch)? != Received::End {
             for (index, packet) in batch.packets().iter().enumerate() {
                 one.clear();
                 one.push(*packet, batch.bytes(index));
-                fleet.workers[0].process(&mut one);
-                let after = fleet.workers[0].counters();
+                instance.workers[0].process(&mut one);
+                let after = instance.workers[0].counters();
                 let reason = after.drops().find(|(reason, count)| before.dropped[usize::from(reason.0)] < *count);
                 let reason = reason.map(|(reason, _)| reason);
                 let (packet, bytes) = one.packet(0);
@@ -411,7 +412,7 @@ impl<N: Function> Program for Loaded<N> {
                 (before, now) = (after, now.max(packet.time));
             }
         }
-        Ok(fleet.report(now))
+        Ok(instance.report(now))
     }
 
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {

@@ -21,7 +21,7 @@ pub enum Eviction {
     /// Roughly the oldest flow that is not protected, wherever it lies; none if all are protected. A [clock
     /// hand](crate::Table::oldest_unprotected) goes round the slots.
     #[default]
-    OldestUnanswered,
+    OldestUnprotected,
     /// The flow in the new one's neighbourhood with the earliest deadline. If all flows have the same timeout, this is the least recently
     /// used. If that neighbourhood is empty, a random one is searched. Protected flows are evicted too.
     LeastRecent,
@@ -73,13 +73,13 @@ impl Ageing {
 
 impl Eviction {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::OldestUnanswered, Self::LeastRecent, Self::Random, Self::None];
+    pub const ALL: [Self; 4] = [Self::OldestUnprotected, Self::LeastRecent, Self::Random, Self::None];
 
     /// Its name on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::OldestUnanswered => "oldest",
+            Self::OldestUnprotected => "oldest",
             Self::LeastRecent => "lru",
             Self::Random => "random",
             Self::None => "none",

@@ -371,7 +371,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
     }
 
-    /// Protects the flow: it isn't evicted any more by [`Eviction::OldestUnanswered`]. A function calls this for a flow that has been
+    /// Protects the flow: it isn't evicted any more by [`Eviction::OldestUnprotected`]. A function calls this for a flow that has been
     /// answered.
     #[inline]
     pub fn protect(&mut self, slot: Slot) {
@@ -475,7 +475,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[must_use]
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
-            Eviction::OldestUnanswered => self.oldest_unprotected(),
+            Eviction::OldestUnprotected => self.oldest_unprotected(),
             Eviction::LeastRecent => {
                 self.soonest_neighbour(hash).or_else(|| self.elsewhere(hash, Self::soonest_neighbour))
             }

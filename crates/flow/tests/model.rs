@@ -220,7 +220,7 @@ impl<const BITS: u32> Model<BITS> {
         let hash = self.table.hash(&Number(key));
         assert_eq!(self.table.victim(Eviction::None, hash), None);
         let oldest = self.oldest_unprotected();
-        assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), oldest);
+        assert_eq!(self.table.victim(Eviction::OldestUnprotected, hash), oldest);
         if let Some(slot) = self.table.overdue(self.now) {
             assert!(self.ageing == Ageing::Wheel && self.flows[&self.table.key(slot).0].deadline <= self.now);
         }

@@ -370,21 +370,21 @@ fn turning(forecasts: &[Forecast], best: usize, costs: &Costs) -> Vec<(f64, Engi
 fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usize, options: &Options) -> Workload {
     let mut dispatcher = Dispatcher::new(Arc::clone(nf), engine, cores, options);
     // Use settled steering, so that only state that keeps moving counts as moves.
-    let Steered { cores: steered, script, .. } = if engine.moves_state() {
+    let Steered { cores: steered, history, .. } = if engine.moves_state() {
         Steered::settled(&mut dispatcher, trace, true)
     } else {
         Steered::pass(&mut dispatcher, trace)
     };
     let mut own = vec![0; cores];
     steered.iter().for_each(|core| own[usize::from(*core)] += 1);
-    let mut spared: Vec<u64> = (0..cores).map(|core| script.owned_of(core).len() as u64).collect();
-    let mut replayed = vec![script.records.len() as u64; cores];
-    for record in &script.records {
+    let mut spared: Vec<u64> = (0..cores).map(|core| history.owned_of(core).len() as u64).collect();
+    let mut replayed = vec![history.records.len() as u64; cores];
+    for record in &history.records {
         let core = usize::from(steered[record.seq.0 as usize]);
         replayed[core] -= 1;
         spared[core] += 1;
     }
-    let moves = script.boundaries.iter().map(|boundary| boundary.moves.len() as u64).sum();
+    let moves = history.boundaries.iter().map(|boundary| boundary.moves.len() as u64).sum();
     Workload { packets: trace.len() as u64, own, replayed, spared, elephants: dispatcher.elephants(), moves }
 }
 
@@ -401,14 +401,14 @@ struct Sets {
 impl Sets {
     /// Two replicas' records name them all.
     fn of<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Self {
-        let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
+        let history = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).history;
         let mut counts = HashMap::new();
-        for record in &script.records {
+        for record in &history.records {
             *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
         }
         // On a tie, take the first.
         let mut most: Option<(u64, _)> = None;
-        for record in &script.records {
+        for record in &history.records {
             let key = record.meta.key();
             if most.as_ref().is_none_or(|(count, _)| counts[&key] > *count) {
                 most = Some((counts[&key], key));
@@ -417,7 +417,7 @@ impl Sets {
         let waits =
             |key: &_| N::DESCRIPTION.sharing.is_any() || most.as_ref().is_some_and(|(_, heaviest)| key == heaviest);
         let mut turns = Trace::new();
-        for record in script.records.iter().filter(|record| waits(&record.meta.key())) {
+        for record in history.records.iter().filter(|record| waits(&record.meta.key())) {
             let index = record.seq.0 as usize;
             turns.push(trace.packets()[index], trace.bytes(index));
         }

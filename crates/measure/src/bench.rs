@@ -160,12 +160,12 @@ pub fn bench<N: Function>(
     }
     // The model's parameters: dispatch only, one core, and one core's share of two and of eight replicas.
     let pass = Arc::new(ForwardAll);
-    let mut dispatch = Fleets::new(private_instance(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
+    let mut dispatch = EngineCase::new(private_instance(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
     let mut alone =
-        Fleets::new(private_instance(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
+        EngineCase::new(private_instance(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
     let share_of = |replicas| {
-        let fleet = private_instance(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
-        Ok::<_, BenchError>(Fleets::new(fleet, trace, plan)?.share())
+        let instance = private_instance(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
+        Ok::<_, BenchError>(EngineCase::new(instance, trace, plan)?.share())
     };
     let (mut of_two, mut of_eight) = (share_of(2)?, share_of(REPLICAS)?);
     let mut bare = plan.with_bare.then(|| Bare::new(trace, plan));
@@ -194,7 +194,7 @@ pub fn bench<N: Function>(
             }
         }
     }
-    let [t, with_one, with_records] = [&alone, &of_two, &of_eight].map(Fleets::own_ns);
+    let [t, with_one, with_records] = [&alone, &of_two, &of_eight].map(EngineCase::own_ns);
     let model = CostModel::of(dispatch.own_ns(), t, with_one, with_records, REPLICAS as f64 - 1.0, remote);
     let (bytes_per_flow, startup) = tables(&**nf, &plan.options);
     let parts = [dispatch.huge_pages(), alone.huge_pages(), of_two.huge_pages(), of_eight.huge_pages()];
@@ -286,7 +286,7 @@ impl Contention {
         if cpus().len() < 2 || turns.is_empty() {
             return Ok(None);
         }
-        let of = |trace| Fleets::new(shared_instance(Arc::clone(nf), 2, &plan.options), trace, plan);
+        let of = |trace| EngineCase::new(shared_instance(Arc::clone(nf), 2, &plan.options), trace, plan);
         let mut cases = [of(trace)?.share(), of(trace)?, of(turns)?];
         for round in 0..plan.rounds {
             for (index, case) in cases.iter_mut().enumerate() {
@@ -341,7 +341,7 @@ fn informed<'a, N: Function>(
     let sharded = sharded_instance(engine, Arc::clone(nf), cores, &unless.options);
     let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
     let replica = private_instance(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
-    let mut replica = Fleets::new(replica, trace, plan)?.share();
+    let mut replica = EngineCase::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
     // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Use the fastest rounds, because
     // there are few and disturbances only make them slower.
@@ -373,29 +373,29 @@ fn case<N: Function>(
     }
     Ok(Ok(match engine {
         EngineKind::Transactional if contends => {
-            Box::new(Fleets::new(transacted_instance(nf, cores, options), trace, plan)?)
+            Box::new(EngineCase::new(transacted_instance(nf, cores, options), trace, plan)?)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            Box::new(Fleets::new(private_instance(engine, nf, cores, options), trace, plan)?)
+            Box::new(EngineCase::new(private_instance(engine, nf, cores, options), trace, plan)?)
         }
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
             Box::new(sharded_case(sharded_instance(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }
-        EngineKind::Shared => Box::new(Fleets::new(shared_instance(nf, cores, options), trace, plan)?),
+        EngineKind::Shared => Box::new(EngineCase::new(shared_instance(nf, cores, options), trace, plan)?),
     }))
 }
 
 /// An engine whose state moves, after its steering has settled. Unless its cores run `together`, nothing moves any more: a core would
 /// wait for ever.
 fn sharded_case<N: Function>(
-    mut fleet: ShardedInstance<N>,
+    mut instance: ShardedInstance<N>,
     trace: &Arc<Trace>,
     plan: &BenchPlan,
     together: bool,
-) -> Result<Fleets<N>, BenchError> {
-    let steered = Steered::settled(&mut fleet.dispatcher, trace, together);
-    fleet.deal_shards();
-    Fleets::steered(fleet, trace, plan, steered)
+) -> Result<EngineCase<N>, BenchError> {
+    let steered = Steered::settled(&mut instance.dispatcher, trace, together);
+    instance.deal_shards();
+    EngineCase::steered(instance, trace, plan, steered)
 }
 
 /// Bytes for each flow of a full table, and the time to build a table.
@@ -423,11 +423,11 @@ trait Case: Contender {
 
 /// An engine with its trace. It is compiled once for each function, whatever the placement; only the workers' loop is called once a
 /// batch.
-struct Fleets<N: Function> {
+struct EngineCase<N: Function> {
     engine: EngineKind,
     workers: Vec<Box<dyn AnyWorker<N>>>,
     replay: Replay,
-    script: TraceHistory<N::Meta>,
+    history: TraceHistory<N::Meta>,
     basis: Basis,
     /// The core with the most packets.
     busiest: usize,
@@ -439,25 +439,25 @@ struct Fleets<N: Function> {
     found: Option<Vec<Found>>,
 }
 
-impl<N: Function> Fleets<N> {
+impl<N: Function> EngineCase<N> {
     /// Places the trace in memory, steers it, and runs it once to warm tables and caches.
     fn new<P: Placement<N> + 'static>(
-        mut fleet: EngineInstance<N, P>,
+        mut instance: EngineInstance<N, P>,
         trace: &Arc<Trace>,
         plan: &BenchPlan,
     ) -> Result<Self, BenchError> {
-        let steered = Steered::pass(&mut fleet.dispatcher, trace);
-        Self::steered(fleet, trace, plan, steered)
+        let steered = Steered::pass(&mut instance.dispatcher, trace);
+        Self::steered(instance, trace, plan, steered)
     }
 
     fn steered<P: Placement<N> + 'static>(
-        fleet: EngineInstance<N, P>,
+        instance: EngineInstance<N, P>,
         trace: &Arc<Trace>,
         plan: &BenchPlan,
         steered: Steered<N::Meta>,
     ) -> Result<Self, BenchError> {
-        let workers = fleet.workers.into_iter().map(|worker| Box::new(worker) as Box<dyn AnyWorker<N>>).collect();
-        Self::of(fleet.kind, workers, trace, plan, steered)
+        let workers = instance.workers.into_iter().map(|worker| Box::new(worker) as Box<dyn AnyWorker<N>>).collect();
+        Self::of(instance.kind, workers, trace, plan, steered)
     }
 
     fn of(
@@ -467,7 +467,7 @@ impl<N: Function> Fleets<N> {
         plan: &BenchPlan,
         steered: Steered<N::Meta>,
     ) -> Result<Self, BenchError> {
-        let Steered { cores: steered, buckets, script } = steered;
+        let Steered { cores: steered, buckets, history } = steered;
         let packets_of = |core: &usize| steered.iter().filter(|one| usize::from(**one) == *core).count();
         let busiest = (0..workers.len()).rev().max_by_key(packets_of).unwrap_or(0);
         let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
@@ -479,7 +479,7 @@ impl<N: Function> Fleets<N> {
             engine,
             workers,
             replay,
-            script,
+            history,
             basis,
             busiest,
             only_busiest: false,
@@ -511,8 +511,8 @@ impl<N: Function> Fleets<N> {
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let plan = |first| ReplayPlan { script: &self.script, packets, span, end, first };
-        let has_plan = !self.script.is_empty();
+        let plan = |first| ReplayPlan { history: &self.history, packets, span, end, first };
+        let has_plan = !self.history.is_empty();
         if self.is_at_once() {
             let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
             return replay_workers(workers, queues, has_plan.then_some(&plan(0)), None);
@@ -536,7 +536,7 @@ impl<N: Function> Fleets<N> {
     }
 }
 
-impl<N: Function> Contender for Fleets<N> {
+impl<N: Function> Contender for EngineCase<N> {
     fn round(&mut self) -> Result<(), BenchError> {
         let received = |workers: &[Box<dyn AnyWorker<N>>]| -> u64 {
             workers.iter().map(|worker| worker.counters().received).sum()
@@ -558,7 +558,7 @@ impl<N: Function> Contender for Fleets<N> {
     }
 }
 
-impl<N: Function> Case for Fleets<N> {
+impl<N: Function> Case for EngineCase<N> {
     fn contender(&mut self) -> &mut dyn Contender {
         self
     }
@@ -580,7 +580,7 @@ impl<N: Function> Case for Fleets<N> {
         // All cores read all records; another core used each last in k - 1 of k cases.
         let elsewhere_ns = match self.basis {
             Basis::Measured => 0.0,
-            Basis::Modelled => self.script.records.len() as f64 * remote.ns(cores) * (1.0 - 1.0 / cores as f64),
+            Basis::Modelled => self.history.records.len() as f64 * remote.ns(cores) * (1.0 - 1.0 / cores as f64),
         };
         let longer = elsewhere_ns / self.replay.trace().len().max(1) as f64;
         Row {

@@ -190,11 +190,11 @@ impl<N: Function> Bench<'_, N> {
     fn oracle(&self, len: usize) -> Observed<N> {
         let tables = &self.options.tables;
         let alike = match (tables.ageing, tables.eviction) {
-            (Ageing::Wheel | Ageing::None, Eviction::OldestUnanswered | Eviction::None) => true,
+            (Ageing::Wheel | Ageing::None, Eviction::OldestUnprotected | Eviction::None) => true,
             (Ageing::Scan | Ageing::Lazy, _) | (_, Eviction::LeastRecent | Eviction::Random) => false,
         };
         let own = tables.ageing == Ageing::None
-            || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
+            || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnprotected;
         let by = |options: &Options| {
             self.observe_alone(private_instance(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
         };
@@ -208,15 +208,15 @@ impl<N: Function> Bench<'_, N> {
         by(&self.options)
     }
 
-    fn observe_alone(&self, mut fleet: PrivateInstance<N>, len: usize) -> Observed<N> {
+    fn observe_alone(&self, mut instance: PrivateInstance<N>, len: usize) -> Observed<N> {
         let mut packets = vec![None; len];
         let mut batch = Batch::default();
         fill(&mut batch, self.trace, 0..len);
-        fleet.workers[0].process(&mut batch);
+        instance.workers[0].process(&mut batch);
         observe(&mut batch, self.trace, &mut packets);
         let now = last_time(self.trace, len);
-        let counters = Inspect::flow_counters(&fleet);
-        let place = fleet.workers[0].place();
+        let counters = Inspect::flow_counters(&instance);
+        let place = instance.workers[0].place();
         Observed {
             packets,
             flows: sorted(place.flows(now)),
@@ -247,8 +247,8 @@ impl<N: Function> Bench<'_, N> {
     /// Runs with the order of transactions recorded, then again in that order, one at a time. Both must give the same result; on one core
     /// also the sequential result.
     fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
-        let fleet = || transacted_instance(Arc::clone(self.nf), case.cores, &self.options);
-        let (mut together, mut again) = (fleet(), fleet());
+        let instance = || transacted_instance(Arc::clone(self.nf), case.cores, &self.options);
+        let (mut together, mut again) = (instance(), instance());
         together.record();
         let packets = self.observe_run(&mut together, case, len)?;
         again.repeat(&together);
@@ -259,7 +259,7 @@ impl<N: Function> Bench<'_, N> {
             let [one, other] = [one, other].map(|worker| sorted(worker.place().flows(now)));
             compare_flows::<N>(&one, &other, &format!("the shard of core {core}"))?;
         }
-        let [one, other] = [&mut again, &mut together].map(|fleet| fleet.fingerprint().value());
+        let [one, other] = [&mut again, &mut together].map(|instance| instance.fingerprint().value());
         compare_shared(one, other)?;
         if case.cores == 1 {
             compare_packets(&oracle.packets, &packets)?;
@@ -270,13 +270,13 @@ impl<N: Function> Bench<'_, N> {
     }
 
     /// Runs all cores at the same time, one thread each, in the recorded order of transactions.
-    fn repeat(&self, fleet: &mut TransactedInstance<N>, len: usize) -> Vec<Option<Observation>> {
+    fn repeat(&self, instance: &mut TransactedInstance<N>, len: usize) -> Vec<Option<Observation>> {
         let (mut packets, mut all) = (vec![None; len], Batch::default());
         fill(&mut all, self.trace, 0..len);
-        let mut shares: Vec<_> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
-        fleet.dispatcher.split(&all, &mut shares);
+        let mut shares: Vec<_> = instance.workers.iter().map(|_| CoreBatch::default()).collect();
+        instance.dispatcher.split(&all, &mut shares);
         std::thread::scope(|scope| {
-            for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+            for (worker, share) in instance.workers.iter_mut().zip(&mut shares) {
                 scope.spawn(|| worker.process(&mut share.batch));
             }
         });
@@ -286,75 +286,84 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_private(
         &self,
-        mut fleet: PrivateInstance<N>,
+        mut instance: PrivateInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
     ) -> Result<Agreement, Difference> {
-        let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
+        let packets = self.observe_run(&mut instance, case, len)?;
+        let full = oracle.was_full || Inspect::flow_counters(&instance).was_full();
         let agreement = Agreement { full, moves: 0 };
         if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
             return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
-        self.compare_states(&fleet, oracle, len)?;
+        self.compare_states(&instance, oracle, len)?;
         Ok(agreement)
     }
 
     fn run_sharded(
         &self,
-        mut fleet: ShardedInstance<N>,
+        mut instance: ShardedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
     ) -> Result<Agreement, Difference> {
-        let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
-        let agreement = Agreement { full, moves: fleet.dispatcher.moved() };
+        let packets = self.observe_run(&mut instance, case, len)?;
+        let full = oracle.was_full || Inspect::flow_counters(&instance).was_full();
+        let agreement = Agreement { full, moves: instance.dispatcher.moved() };
         if full {
             return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
         let now = last_time(self.trace, len);
-        compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards and the first replica")?;
-        for (core, worker) in fleet.workers.iter().enumerate() {
+        compare_flows::<N>(
+            &oracle.flows,
+            &sorted(instance.flows(now).into_iter()),
+            "all shards and the first replica",
+        )?;
+        for (core, worker) in instance.workers.iter().enumerate() {
             let replica = worker.place().replica().into_iter().flat_map(|replica| replica.flows(now));
-            let first = fleet.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
+            let first = instance.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
             compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
         }
         Ok(agreement)
     }
 
-    fn compare_states(&self, fleet: &PrivateInstance<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+    fn compare_states(
+        &self,
+        instance: &PrivateInstance<N>,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<(), Difference> {
         let now = last_time(self.trace, len);
-        let replicas = match fleet.kind {
-            EngineKind::Scr => fleet.workers.len(),
+        let replicas = match instance.kind {
+            EngineKind::Scr => instance.workers.len(),
             _ => 0,
         };
         for core in 0..replicas {
-            let place = fleet.workers[core].place();
+            let place = instance.workers[core].place();
             compare_flows::<N>(&oracle.flows, &sorted(place.flows(now)), &format!("replica {core}"))?;
             compare_shared(oracle.shared, local_fingerprint(&**self.nf, place.shared()).value())?;
         }
         if replicas == 0 {
-            compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards")?;
+            compare_flows::<N>(&oracle.flows, &sorted(instance.flows(now).into_iter()), "all shards")?;
         }
         Ok(())
     }
 
     fn run_shared(
         &self,
-        mut fleet: SharedInstance<N>,
+        mut instance: SharedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
     ) -> Result<Agreement, Difference> {
-        fleet.workers[0].place().record();
-        let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
+        instance.workers[0].place().record();
+        let packets = self.observe_run(&mut instance, case, len)?;
+        let full = oracle.was_full || Inspect::flow_counters(&instance).was_full();
         if !full {
-            self.check_witness(&fleet, oracle, &packets, len)?;
+            self.check_witness(&instance, oracle, &packets, len)?;
         }
         Ok(Agreement { full, moves: 0 })
     }
@@ -362,7 +371,7 @@ impl<N: Function> Bench<'_, N> {
     /// Replays the steps on each part of the state in the order of its witness. The result must be the same.
     fn check_witness(
         &self,
-        fleet: &SharedInstance<N>,
+        instance: &SharedInstance<N>,
         oracle: &Observed<N>,
         packets: &[Option<Observation>],
         len: usize,
@@ -370,7 +379,7 @@ impl<N: Function> Bench<'_, N> {
         // Packets without a step have the oracle's verdict; the replay overwrites the others.
         let mut expected = oracle.packets.clone();
         let now = last_time(self.trace, len);
-        let places = fleet.workers.iter().map(engine::Worker::place);
+        let places = instance.workers.iter().map(engine::Worker::place);
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
             // The same size as in the run: the size of a table sets the levels of its timing wheel, so it affects when flows expire, and
             // expired flows may change shared state.
@@ -393,7 +402,7 @@ impl<N: Function> Bench<'_, N> {
     /// Runs the engine over the first `len` packets by the case's schedule, and notes the outcome of each.
     fn observe_run<P: Placement<N>>(
         &self,
-        fleet: &mut EngineInstance<N, P>,
+        instance: &mut EngineInstance<N, P>,
         case: Case,
         len: usize,
     ) -> Result<Vec<Option<Observation>>, Difference>
@@ -403,12 +412,12 @@ impl<N: Function> Bench<'_, N> {
         let packets = match case.seed {
             Some(seed) => {
                 let mut workers: Vec<_> =
-                    fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
-                schedule(&mut workers, &mut fleet.dispatcher, self.trace, len, seed)
+                    instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+                schedule(&mut workers, &mut instance.dispatcher, self.trace, len, seed)
             }
             None => {
                 let mut port = TracePort::new(self.trace, len);
-                let outcome = drive(fleet, &self.options, &mut port, &Control::default(), &Mail::new(case.cores));
+                let outcome = drive(instance, &self.options, &mut port, &Control::default(), &Mail::new(case.cores));
                 if let Some(failure) = outcome.map_or_else(Some, |outcome| outcome.failure) {
                     return Err(Difference {
                         seq: None,
@@ -419,13 +428,13 @@ impl<N: Function> Bench<'_, N> {
                 port.observed()?
             }
         };
-        let counters = fleet.counters();
+        let counters = instance.counters();
         if !counters.add_up() || counters.received != len as u64 {
             let expected = format!("{len} packets received, forwarded, replied and dropped");
             return Err(Difference { seq: None, expected, got: format!("{counters:?}") });
         }
         let now = last_time(self.trace, len);
-        let (flows, alive) = (fleet.flow_counters_at(now), fleet.flows(now).len() as u64);
+        let (flows, alive) = (instance.flow_counters_at(now), instance.flows(now).len() as u64);
         if flows.opened != flows.ended() + alive {
             let expected = format!("{} flows ended or alive, as many as were opened", flows.opened);
             return Err(Difference { seq: None, expected, got: format!("{alive} alive of {flows:?}") });

@@ -118,11 +118,11 @@ fn whole_turns(trace: &Arc<Trace>, cores: usize) -> Arc<Trace> {
 
 /// Replicas with their link and their trace, ready for rounds.
 struct Replicas<N: Function> {
-    fleet: PrivateInstance<N>,
+    instance: PrivateInstance<N>,
     ends: Vec<LinkEnd<N::Meta>>,
     link: Link,
     replay: Replay,
-    script: TraceHistory<N::Meta>,
+    history: TraceHistory<N::Meta>,
     dispatch: Work,
     readings: Readings,
 }
@@ -135,22 +135,23 @@ impl<N: Function> Replicas<N> {
         loss_ppm: u32,
         recovery: bool,
     ) -> Result<Self, BenchError> {
-        let mut fleet = private_instance(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
-        let Steered { cores, buckets, script } = Steered::pass(&mut fleet.dispatcher, trace);
+        let mut instance = private_instance(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
+        let Steered { cores, buckets, history } = Steered::pass(&mut instance.dispatcher, trace);
         let loops = plan.packets.div_ceil(trace.len() as u64).max(1);
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(cores).bucketed(buckets).continued();
         let link = Link { loss_ppm, recovery, seed: plan.options.seed, patience: Patience::Time(PATIENCE) };
         let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::InMemory);
         let dispatch = plan.dispatch;
-        let mut new = Self { fleet, ends, link, replay, script, dispatch, readings: Readings::new(plan.undisturbed) };
+        let mut new =
+            Self { instance, ends, link, replay, history, dispatch, readings: Readings::new(plan.undisturbed) };
         new.round()?;
         new.readings.clear();
         Ok(new)
     }
 
     fn arrived(&self) -> u64 {
-        let counters = self.fleet.workers.iter().map(|worker| worker.counters());
+        let counters = self.instance.workers.iter().map(|worker| worker.counters());
         counters.map(|counters| counters.received - counters.dropped[usize::from(Reason::LINK_LOSS.0)]).sum()
     }
 
@@ -168,7 +169,7 @@ impl<N: Function> Replicas<N> {
         for end in &self.ends {
             tally.add(end.tally());
         }
-        let received: u64 = self.fleet.workers.iter().map(|worker| worker.counters().received).sum();
+        let received: u64 = self.instance.workers.iter().map(|worker| worker.counters().received).sum();
         LossRow {
             loss_ppm: self.link.loss_ppm,
             recovery: self.link.recovery,
@@ -184,12 +185,12 @@ impl<N: Function> Replicas<N> {
 impl<N: Function> Contender for Replicas<N> {
     fn round(&mut self) -> Result<(), BenchError> {
         let before = self.arrived();
-        let (queues, shown) = Gauged::wrap(self.replay.queues(self.fleet.workers.len()));
+        let (queues, shown) = Gauged::wrap(self.replay.queues(self.instance.workers.len()));
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let plan = ReplayPlan { script: &self.script, packets, span, end, first: 0 };
-        let Self { fleet, ends, .. } = self;
-        let workers = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+        let plan = ReplayPlan { history: &self.history, packets, span, end, first: 0 };
+        let Self { instance, ends, .. } = self;
+        let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
         let runs = replay_workers(workers, queues, Some(&plan), Some(ends))?;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
         let gauges: Vec<_> = shown.iter().map(Shown::get).collect();

@@ -203,11 +203,11 @@ pub fn profile<N: Function>(
     plan.accepts(&**nf)?;
     let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
     let found = if N::DESCRIPTION.sharing.is_any() {
-        let fleet = |profile| transacted_instance(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
-        rounds([fleet(false), fleet(true)], trace, plan, progress)?
+        let instance = |profile| transacted_instance(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
+        rounds([instance(false), instance(true)], trace, plan, progress)?
     } else {
-        let fleet = || private_instance(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
-        rounds([fleet(), fleet()], trace, plan, progress)?
+        let instance = || private_instance(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
+        rounds([instance(), instance()], trace, plan, progress)?
     };
     let Found { mpps, transactions, cores, passed, dropped, loaded } = found;
     let [mpps, mpps_recorded] = mpps.map(|figures| Spread::of(&figures).expect("a profile has rounds"));
@@ -239,7 +239,7 @@ struct Found {
 
 /// Runs two engines alternately over the trace. Counters of transactions and cores are from the second.
 fn rounds<N: Function, P: Placement<N>>(
-    fleets: [EngineInstance<N, P>; 2],
+    setups: [EngineInstance<N, P>; 2],
     trace: &Arc<Trace>,
     plan: &ProfilePlan,
     progress: &mut dyn FnMut(u64, u64),
@@ -255,21 +255,22 @@ where
         dropped: 0,
         loaded: Loaded::default(),
     };
-    let mut runs = fleets.map(|mut fleet| {
-        let replay = plan.replay(&mut fleet.dispatcher, trace);
-        (fleet, replay)
+    let mut runs = setups.map(|mut instance| {
+        let replay = plan.replay(&mut instance.dispatcher, trace);
+        (instance, replay)
     });
     let total = 2 * plan.rounds as u64 + 1;
     for round in 0..plan.rounds as u64 {
-        for (which, (fleet, replay)) in runs.iter_mut().enumerate() {
+        for (which, (instance, replay)) in runs.iter_mut().enumerate() {
             progress(2 * round + which as u64, total);
-            let received = |fleet: &EngineInstance<N, P>| -> Vec<u64> {
-                fleet.workers.iter().map(|worker| worker.counters().received).collect()
+            let received = |instance: &EngineInstance<N, P>| -> Vec<u64> {
+                instance.workers.iter().map(|worker| worker.counters().received).collect()
             };
-            let before = received(fleet);
+            let before = received(instance);
             let queues = replay.queues(plan.cores);
-            let cores = replay_queues(&mut fleet.workers, queues, None)?;
-            let packets: Vec<u64> = received(fleet).iter().zip(before).map(|(after, before)| after - before).collect();
+            let cores = replay_queues(&mut instance.workers, queues, None)?;
+            let packets: Vec<u64> =
+                received(instance).iter().zip(before).map(|(after, before)| after - before).collect();
             let slowest = cores.iter().map(|core| core.elapsed).max().unwrap_or_default().as_secs_f64();
             found.mpps[which].push(packets.iter().sum::<u64>() as f64 / slowest.max(1e-9) / 1e6);
             if which == 1 {
@@ -281,12 +282,12 @@ where
         }
     }
     progress(total - 1, total);
-    let [(plain, replay), (fleet, _)] = &mut runs;
+    let [(plain, replay), (instance, _)] = &mut runs;
     found.loaded = loaded(plain, replay, plan, &found.mpps[0])?;
     progress(total, total);
-    let counters = fleet.counters();
+    let counters = instance.counters();
     (found.passed, found.dropped) = (counters.forwarded + counters.replied, counters.dropped_total());
-    if let Some(of_cores) = fleet.transactions_by_core() {
+    if let Some(of_cores) = instance.transactions_by_core() {
         for (load, of_core) in found.cores.iter_mut().zip(of_cores) {
             (load.committed, load.aborted) = (of_core.committed, of_core.aborted);
             found.transactions.add(&of_core);
@@ -297,7 +298,7 @@ where
 
 /// Offers [`LOAD`] of the median of `mpps` to an engine.
 fn loaded<N: Function, P: Placement<N>>(
-    fleet: &mut EngineInstance<N, P>,
+    instance: &mut EngineInstance<N, P>,
     replay: &mut Replay,
     plan: &ProfilePlan,
     mpps: &[f64],
@@ -307,16 +308,16 @@ fn loaded<N: Function, P: Placement<N>>(
         return Ok(Loaded::default());
     }
     let load = Load { rate_pps: mpps * 1e6, warm_up: WARM_UP, duration: OFFERED, descriptors: DESCRIPTORS };
-    replay_queues(&mut fleet.workers, replay.offer(plan.cores, load), None)?;
+    replay_queues(&mut instance.workers, replay.offer(plan.cores, load), None)?;
     let queues = replay.offered().into_iter().zip(replay.depths()).collect();
     Ok(Loaded { mpps, descriptors: DESCRIPTORS, queues })
 }
 
 /// Number of packet sets, and the busiest ones with their packets. The records of two replicas name all of them.
 fn busiest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> (usize, Vec<(String, u64)>) {
-    let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
+    let history = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).history;
     let mut counts: HashMap<_, u64> = HashMap::new();
-    script.records.iter().for_each(|record| *counts.entry(record.meta.key()).or_default() += 1);
+    history.records.iter().for_each(|record| *counts.entry(record.meta.key()).or_default() += 1);
     (counts.len(), most(counts.into_iter().collect()))
 }
 

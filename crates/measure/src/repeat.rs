@@ -48,7 +48,7 @@ pub fn repeat<N: Function>(
 }
 
 fn rounds<N: Function, P: Placement<N>>(
-    mut fleet: EngineInstance<N, P>,
+    mut instance: EngineInstance<N, P>,
     trace: &Arc<Trace>,
     plan: &ProfilePlan,
     more: &mut dyn FnMut(&Repeated) -> bool,
@@ -56,10 +56,10 @@ fn rounds<N: Function, P: Placement<N>>(
 where
     EngineInstance<N, P>: Inspect<N>,
 {
-    let mut replay = plan.replay(&mut fleet.dispatcher, trace);
+    let mut replay = plan.replay(&mut instance.dispatcher, trace);
     let mut repeated = Repeated::default();
     while more(&repeated) {
-        let cores = replay_queues(&mut fleet.workers, replay.queues(plan.cores), None)?;
+        let cores = replay_queues(&mut instance.workers, replay.queues(plan.cores), None)?;
         repeated.rounds += 1;
         repeated.packets = cores.iter().map(|core| core.counters.received).sum();
         repeated.elapsed += cores.iter().map(|core| core.elapsed).max().unwrap_or_default();

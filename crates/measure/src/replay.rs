@@ -15,7 +15,7 @@ use port::{Batch, Queue, Received};
 #[derive(Debug)]
 pub struct ReplayPlan<'a, M> {
     /// What a sequencer or balancer would send to the cores in one pass.
-    pub script: &'a TraceHistory<M>,
+    pub history: &'a TraceHistory<M>,
     /// Packets in a pass.
     pub packets: usize,
     /// Time from the start of one pass to the start of the next.
@@ -29,8 +29,8 @@ pub struct ReplayPlan<'a, M> {
 impl<'a, M: nf::Meta> ReplayPlan<'a, M> {
     /// The log for a core that has reached packet `next`.
     fn log(&self, core: usize, next: Seq) -> Log<'a, M> {
-        let log = Log::of_loop(self.script, self.packets, self.span, next);
-        log.with_owned(self.script.owned_of(self.first + core), next)
+        let log = Log::of_loop(self.history, self.packets, self.span, next);
+        log.with_owned(self.history.owned_of(self.first + core), next)
     }
 }
 

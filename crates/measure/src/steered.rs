@@ -15,7 +15,7 @@ pub(crate) struct Steered<M> {
     /// Bucket of each packet.
     pub buckets: Vec<u16>,
     /// Records and moves for the cores.
-    pub script: TraceHistory<M>,
+    pub history: TraceHistory<M>,
 }
 
 /// Passes over the trace before steering is considered settled.
@@ -28,15 +28,15 @@ impl<M: nf::Meta> Steered<M> {
     pub(crate) fn pass<N: NetworkFunction<Meta = M>>(dispatcher: &mut Dispatcher<N>, trace: &Trace) -> Self {
         let (len, mut batch) = (trace.len(), Batch::default());
         let (cores, buckets) = (Vec::with_capacity(len), Vec::with_capacity(len));
-        let mut steered = Self { cores, buckets, script: TraceHistory::default() };
+        let mut steered = Self { cores, buckets, history: TraceHistory::default() };
         for start in (0..len).step_by(STRETCH) {
             batch.clear();
             for index in start..(start + STRETCH).min(len) {
                 batch.push(Packet { seq: Seq(index as u64), ..trace.packets()[index] }, trace.bytes(index));
             }
-            dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
+            dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.history);
         }
-        let TraceHistory { records, owned, .. } = &mut steered.script;
+        let TraceHistory { records, owned, .. } = &mut steered.history;
         *records = pages::boxed(take(records).into_iter()).into_vec();
         for owned in owned {
             *owned = pages::boxed(take(owned).into_iter()).into_vec();
@@ -61,7 +61,7 @@ impl<M: nf::Meta> Steered<M> {
         let mut steered = Self::pass(dispatcher, trace);
         let moves = dispatcher.back_to(&start);
         if let (false, Some(last)) = (moves.is_empty(), trace.packets().last()) {
-            steered.script.boundaries.push(Boundary { seq: Seq(trace.len() as u64), time: last.time, moves });
+            steered.history.boundaries.push(Boundary { seq: Seq(trace.len() as u64), time: last.time, moves });
         }
         dispatcher.restore(&start);
         steered

@@ -91,23 +91,23 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
     vec![("demo", Arc::new(demo)), ("more flows than room", Arc::new(flood))]
 }
 
-/// Takes a fleet through the trace, batch by batch, all cores on this thread, as the pump would; returns what was
+/// Takes an instance through the trace, batch by batch, all cores on this thread, as the pump would; returns what was
 /// allocated once every buffer had its size.
-fn watch<N: Function, P: Placement<N>>(mut fleet: EngineInstance<N, P>, trace: &Arc<Trace>) -> u64 {
+fn watch<N: Function, P: Placement<N>>(mut instance: EngineInstance<N, P>, trace: &Arc<Trace>) -> u64 {
     let mut replay =
         Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
     let mut queue = replay.queues(1).remove(0);
     let mut batch = Batch::default();
-    let mut shares: Vec<CoreBatch<N::Meta>> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
+    let mut shares: Vec<CoreBatch<N::Meta>> = instance.workers.iter().map(|_| CoreBatch::default()).collect();
     let (mut packets, mut allocated) = (0, 0);
     while queue.receive(&mut batch).unwrap() != Received::End {
         let before = BY_THREAD.get();
-        fleet.dispatcher.split(&batch, &mut shares);
+        instance.dispatcher.split(&batch, &mut shares);
         // On one thread a core can't wait for another: all let go before anyone takes.
-        for (worker, share) in fleet.workers.iter_mut().zip(&shares) {
+        for (worker, share) in instance.workers.iter_mut().zip(&shares) {
             share.block.iter().for_each(|block| worker.release(&block.moves()));
         }
-        for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+        for (worker, share) in instance.workers.iter_mut().zip(&mut shares) {
             share.block.iter().for_each(|block| worker.acquire(&block.moves()));
             let mut batch = std::mem::take(&mut share.batch);
             share.process(worker, &mut batch);

@@ -456,7 +456,7 @@ impl Batch {
     /// # Panics
     /// There is no such packet, or the batch's memory would exceed 4 GiB.
     #[inline(always)]
-    pub fn settle(&mut self, at: usize, other: &Self, index: usize) {
+    pub fn put_back(&mut self, at: usize, other: &Self, index: usize) {
         let packet = &other.packets[index];
         if (packet.offset as usize) < self.lent_len().min(other.lent_len()) {
             self.packets[at] = *packet;
@@ -761,7 +761,7 @@ mod tests {
                 gathered.clear();
                 // Settled where they were read.
                 for (at, frame) in naive.iter().enumerate() {
-                    batch.settle(at, &beside[at % 2], at / 2);
+                    batch.put_back(at, &beside[at % 2], at / 2);
                     let written = vec![!frame.first().copied().unwrap_or_default(); frame.len()];
                     prop_assert_eq!((batch.bytes(at), batch.packets()[at].bucket), (&written[..], 7));
                 }

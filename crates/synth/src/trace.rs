@@ -27,7 +27,7 @@ use port::Trace;
 
 use crate::frames::Frames;
 use crate::rng::Rng;
-use conversation::{Conversation, Talk};
+use conversation::{Conversation, Pattern};
 use lengths::Lengths;
 use order::Order;
 use wire::Wire;
@@ -252,8 +252,8 @@ impl Synth {
             Profile::Uniform | Profile::SynFlood | Profile::SingleFlow => Order::turns(lengths, params),
             Profile::UniversityDc | Profile::Backbone | Profile::Hyperscaler => Order::timed(lengths, params, &mut rng),
         };
-        let talk = Talk::new(profile, params.transport);
-        Ok(Self { rng, order, wire: Wire::new(params, talk, hosts, frame_len), packets: params.packets, flows })
+        let pattern = Pattern::new(profile, params.transport);
+        Ok(Self { rng, order, wire: Wire::new(params, pattern, hosts, frame_len), packets: params.packets, flows })
     }
 
     /// How the frames begin.

@@ -163,7 +163,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
             ("failed attempts", "/transactions/aborted"),
             ("of all attempts, %", "/transactions/aborted_percent"),
             ("packets dropped, %", "/dropped_percent"),
-            ("turns", "/transactions/turns"),
+            ("ran alone", "/transactions/ran_alone"),
             ("recording costs, %", "/recording_costs_percent"),
         ] {
             let shown = |profile: &Value| {

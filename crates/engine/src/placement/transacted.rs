@@ -53,7 +53,7 @@ pub struct Transactions {
     /// Attempts that failed and ran again.
     pub aborted: u64,
     /// Committed transactions that had to run alone, while no other was active.
-    pub turns: u64,
+    pub ran_alone: u64,
     /// The conflicting operations, with counts, if they are [recorded](Transacted::profile).
     pub collisions: HashMap<Collision, u64>,
 }
@@ -72,7 +72,7 @@ impl Transactions {
     pub fn add(&mut self, other: &Self) {
         self.committed += other.committed;
         self.aborted += other.aborted;
-        self.turns += other.turns;
+        self.ran_alone += other.ran_alone;
         for (collision, count) in &other.collisions {
             *self.collisions.entry(*collision).or_default() += count;
         }
@@ -318,7 +318,7 @@ impl Transactor {
     #[inline]
     fn committed(&mut self, place: CommitPosition, aborts: u32, packets: usize) {
         self.tally.committed += 1;
-        self.tally.turns += u64::from(aborts >= memory::transactional::ABORTS_MAX);
+        self.tally.ran_alone += u64::from(aborts >= memory::transactional::ABORTS_MAX);
         match &mut self.order {
             Order::Any => {}
             Order::Recorded(places) => places.extend((0..packets).map(|_| place)),

@@ -480,7 +480,7 @@ fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
                 at -= 1;
             }
             missing = number - at;
-            batch.settle(at, share, index);
+            batch.put_back(at, share, index);
         }
     }
 }

@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(evicted(Eviction::None), None);
         // By what the table was told last it would be 0.
         assert_eq!(evicted(Eviction::LeastRecent), Some(2));
-        assert_eq!(evicted(Eviction::OldestUnanswered), Some(0));
+        assert_eq!(evicted(Eviction::OldestUnprotected), Some(0));
         assert_eq!(SharedTable::len(&table), 1);
     }
 

@@ -34,7 +34,7 @@ pub struct GuardedEntry<K, V, S = ()> {
     pub value: V,
     /// What steps have added to the value.
     pub sum: S,
-    /// True if the flow is protected: [`Eviction::OldestUnanswered`](crate::Eviction::OldestUnanswered) doesn't evict it.
+    /// True if the flow is protected: [`Eviction::OldestUnprotected`](crate::Eviction::OldestUnprotected) doesn't evict it.
     pub protected: bool,
 }
 

@@ -19,16 +19,16 @@ fn nanosecond(multiplications: u32) -> f64 {
 fn every_record_is_worked_for() {
     let trace = trace(300, 20);
     let compute = Arc::new(Compute { work: Calibration::by(nanosecond).work(5.0) });
-    let mut fleet: PrivateInstance<_> = private_instance(EngineKind::Scr, compute, 3, &Options::default());
-    let Steered { cores, script, .. } = Steered::pass(&mut fleet.dispatcher, &trace);
+    let mut instance: PrivateInstance<_> = private_instance(EngineKind::Scr, compute, 3, &Options::default());
+    let Steered { cores, history, .. } = Steered::pass(&mut instance.dispatcher, &trace);
     let mut own = [(); 3].map(|()| Batch::default());
     for ((packet, bytes), core) in trace.iter().zip(cores) {
         own[usize::from(core)].push(*packet, bytes);
     }
     let once = Calibration::by(nanosecond).work(1.0);
     let expected = (0..5 * 300).fold(1, |value, _| once.run(value));
-    for (worker, batch) in fleet.workers.iter_mut().zip(&mut own) {
-        worker.process_with(batch, &mut Log::of_loop(&script, trace.len(), trace.duration(), Seq(0)), Seq(300));
+    for (worker, batch) in instance.workers.iter_mut().zip(&mut own) {
+        worker.process_with(batch, &mut Log::of_loop(&history, trace.len(), trace.duration(), Seq(0)), Seq(300));
         let shared = worker.place().shared();
         assert_eq!(shared.read(&mut LocalTx::default(), 0), Ok(expected));
         assert_eq!((worker.counters().forwarded, worker.counters().replayed), (100, 200));

@@ -127,7 +127,7 @@ impl<I: Index> Aged<I> {
             self.expire(slot);
         }
         if self.table.is_full()
-            && let Some(slot) = self.table.overdue(now).or_else(|| self.table.victim(Eviction::OldestUnanswered, hash))
+            && let Some(slot) = self.table.overdue(now).or_else(|| self.table.victim(Eviction::OldestUnprotected, hash))
         {
             self.counts.evicted += 1;
             self.counts.early += u64::from(self.table.deadline(slot) > now);

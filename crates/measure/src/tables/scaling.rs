@@ -70,7 +70,7 @@ impl Sharing {
 }
 
 /// Tables on several cores.
-trait Fleet {
+trait ThreadGroup {
     /// One pass of every core over its share: number of packets, and the time of the slowest core.
     fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration);
     fn basis(&self) -> Basis;
@@ -104,8 +104,8 @@ fn cases(plan: &TablesPlan) -> Vec<(TableKind, Sharing, Vec<usize>)> {
 const SHARED: TableKind = TableKind::Of(IndexKind::CuckooPp);
 
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
-    let fleets: usize = cases(plan).iter().map(|(.., cores)| cores.len()).sum();
-    (fleets * ops(plan).count() * plan.rounds) as u64
+    let groups: usize = cases(plan).iter().map(|(.., cores)| cores.len()).sum();
+    (groups * ops(plan).count() * plan.rounds) as u64
 }
 
 pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -> Result<Vec<Scaling>, Stopped> {
@@ -119,20 +119,20 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
         plan.cores.iter().map(|&cores| (0..cores).map(|core| share(cores, core)).collect()).collect();
     for (table, sharing, cores) in cases(plan) {
         let shares = shares.iter().filter(|shares| cores.contains(&shares.len()));
-        let fleet = |shares| fleet(table, sharing, shares, traffic, plan);
-        let fleets: Vec<Box<dyn Fleet + '_>> = shares.filter_map(|shares: &Vec<Traffic>| fleet(shares)).collect();
-        rows.extend(of_fleets((table, sharing, &cores), fleets, plan, run)?);
+        let group = |shares| group(table, sharing, shares, traffic, plan);
+        let groups: Vec<Box<dyn ThreadGroup + '_>> = shares.filter_map(|shares: &Vec<Traffic>| group(shares)).collect();
+        rows.extend(of_groups((table, sharing, &cores), groups, plan, run)?);
     }
     Ok(rows)
 }
 
-fn fleet<'a>(
+fn group<'a>(
     table: TableKind,
     sharing: Sharing,
     shares: &'a [Traffic],
     traffic: &'a Traffic,
     plan: &'a TablesPlan,
-) -> Option<Box<dyn Fleet + 'a>> {
+) -> Option<Box<dyn ThreadGroup + 'a>> {
     let seed = seed_of(plan.seed);
     Some(match sharing {
         Sharing::Private => return table.visit(MakePrivate { shares, plan }),
@@ -142,28 +142,28 @@ fn fleet<'a>(
     })
 }
 
-fn of_fleets(
+fn of_groups(
     (table, sharing, cores): (TableKind, Sharing, &[usize]),
-    mut fleets: Vec<Box<dyn Fleet + '_>>,
+    mut groups: Vec<Box<dyn ThreadGroup + '_>>,
     plan: &TablesPlan,
     run: &mut Run<'_>,
 ) -> Result<Vec<Scaling>, Stopped> {
     let mut rows = Vec::new();
     for op in ops(plan) {
-        let mut rates = vec![Vec::new(); fleets.len()];
-        fleets.iter_mut().for_each(|fleet| {
-            fleet.pass(op, 1 << 16);
+        let mut rates = vec![Vec::new(); groups.len()];
+        groups.iter_mut().for_each(|group| {
+            group.pass(op, 1 << 16);
         });
         for _ in 0..plan.rounds {
-            for (fleet, rates) in fleets.iter_mut().zip(&mut rates) {
-                let (packets, slowest) = fleet.pass(op, plan.round_packets);
+            for (group, rates) in groups.iter_mut().zip(&mut rates) {
+                let (packets, slowest) = group.pass(op, plan.round_packets);
                 rates.push(packets as f64 / slowest.as_secs_f64().max(1e-9) / 1e6);
                 run.pass()?;
             }
         }
-        for ((fleet, rates), &cores) in fleets.iter().zip(&rates).zip(cores) {
+        for ((group, rates), &cores) in groups.iter().zip(&rates).zip(cores) {
             let mops = Spread::of(rates).expect("a bench has rounds");
-            rows.push(Scaling { table, sharing, op, cores, mops, basis: fleet.basis() });
+            rows.push(Scaling { table, sharing, op, cores, mops, basis: group.basis() });
         }
     }
     Ok(rows)
@@ -175,7 +175,7 @@ struct MakePrivate<'a> {
 }
 
 impl<'a> Visit for MakePrivate<'a> {
-    type Out = Box<dyn Fleet + 'a>;
+    type Out = Box<dyn ThreadGroup + 'a>;
 
     fn visit<I: Index>(self, choice: I::Choice) -> Self::Out {
         let Self { shares, plan } = self;
@@ -213,7 +213,7 @@ struct Private<'a, I> {
     tables: Vec<(Tracker<I>, &'a Traffic)>,
 }
 
-impl<I: Index> Fleet for Private<'_, I> {
+impl<I: Index> ThreadGroup for Private<'_, I> {
     fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration) {
         let all: usize = self.tables.iter().map(|(_, share)| share.queries.len()).sum();
         let share = |own: &Traffic| (packets as f64 * own.queries.len() as f64 / all.max(1) as f64) as u64;
@@ -311,7 +311,7 @@ impl<'a, S: SharedTable<FiveTuple4, State>> Common<'a, S> {
     }
 }
 
-impl<S: SharedTable<FiveTuple4, State>> Fleet for Common<'_, S> {
+impl<S: SharedTable<FiveTuple4, State>> ThreadGroup for Common<'_, S> {
     fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration) {
         let each = packets / self.cores.len() as u64;
         let barrier = Barrier::new(self.cores.len());

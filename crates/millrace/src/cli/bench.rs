@@ -109,7 +109,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let traffic = args.source.load(args.json)?;
     let tables = args.table_options.guarded_tables(&args.guard_option, &*program)?;
     let plan = args.plan(engine::Options { tables, ..engine::Options::default() });
-    refuse_too_much(&*program, &fleets(&plan))?;
+    refuse_too_much(&*program, &setups(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, entry.description().name, args.json)?;
     if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {
         return Err(Failed::usage(format_args!("nothing can be measured: {reason}")));
@@ -160,15 +160,15 @@ pub(super) fn from_elsewhere(r: Remote) -> String {
 }
 
 /// Engines and numbers of cores in memory at once, because they take turns.
-fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
+fn setups(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
     let of = |engine: &EngineKind| plan.cores.iter().map(|cores| (*engine, *cores)).collect::<Vec<_>>();
-    let mut fleets: Vec<_> = plan.engines.iter().flat_map(of).collect();
+    let mut setups: Vec<_> = plan.engines.iter().flat_map(of).collect();
     // Modelled cores run later, one case at a time.
-    let modelled: usize = fleets.iter().map(|(engine, cores)| engine.tables(*cores)).sum();
+    let modelled: usize = setups.iter().map(|(engine, cores)| engine.tables(*cores)).sum();
     if plan.model_to > modelled {
-        fleets = vec![(EngineKind::Scr, plan.model_to)];
+        setups = vec![(EngineKind::Scr, plan.model_to)];
     }
-    fleets
+    setups
 }
 
 /// Measures and shows a progress bar.

@@ -276,13 +276,13 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
 }
 
 /// Refuses engines that don't fit into memory all at once; otherwise the kernel would kill a process, or the allocation would abort.
-fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Result<(), Failed> {
+fn refuse_too_much(program: &dyn Program, setups: &[(EngineKind, usize)]) -> Result<(), Failed> {
     /// Slightly more than the largest entry with its share of the index.
     const FLOW_BYTES: u64 = 144;
     let sizing = program.sizing();
     let flows = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
     let mut need = (0_u64, 0_u64);
-    for (engine, cores) in fleets {
+    for (engine, cores) in setups {
         let shared = program.weigh(*cores);
         need.0 = need.0.saturating_add(flows.saturating_mul(engine.tables(*cores) as u64));
         need.1 = need.1.saturating_add(match engine {

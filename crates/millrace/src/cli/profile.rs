@@ -193,7 +193,7 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], sets: 
             "{} committed; {failed} failed ({}), {} had to run alone\n",
             counted(transactions.committed, "transaction", "transactions"),
             percent(transactions.aborted, attempts),
-            count(transactions.turns)
+            count(transactions.ran_alone)
         );
     }
     if transactions.aborted > 0 {
@@ -300,7 +300,7 @@ fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> S
         percent(transactions.aborted, transactions.committed + transactions.aborted)
     };
     sheet.row(row("  of all", &share));
-    sheet.row(row("turns", &|profile| count(profile.transactions.turns)));
+    sheet.row(row("ran alone", &|profile| count(profile.transactions.ran_alone)));
     let first = |profile: &Profile| {
         profile.causes().first().map_or_else(|| "none".to_owned(), |first| first.cause.name().to_owned())
     };
@@ -320,7 +320,7 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
         "recording_costs_percent": overhead(profile),
         "recorded": "every attempt that failed",
         "transactions": {
-            "committed": transactions.committed, "aborted": transactions.aborted, "turns": transactions.turns,
+            "committed": transactions.committed, "aborted": transactions.aborted, "ran_alone": transactions.ran_alone,
             "aborted_percent": 100.0 * transactions.aborted as f64 / (transactions.committed + transactions.aborted).max(1) as f64,
         },
         "lines": profile.lines().iter().map(|line| json!({

@@ -125,7 +125,7 @@ fn ageing() -> impl TypedValueParser<Value = Ageing> {
 
 fn eviction() -> impl TypedValueParser<Value = Eviction> {
     by_name(&Eviction::ALL, Eviction::name, |eviction| match eviction {
-        Eviction::OldestUnanswered => {
+        Eviction::OldestUnprotected => {
             "Roughly the oldest flow that was never answered (with --table tagged: any such flow)"
         }
         Eviction::LeastRecent => "The least recently used flow among those in the new flow's places",

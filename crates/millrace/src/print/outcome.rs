@@ -75,13 +75,13 @@ impl Run<'_> {
         }
         out += &self.moves(style);
         if let Some(transactions) = &self.outcome.transactions {
-            let Transactions { committed, aborted, turns, .. } = transactions;
+            let Transactions { committed, aborted, ran_alone, .. } = transactions;
             let failed = counted(*aborted, "attempt", "attempts");
             out += &format!(
                 "  {} committed; {failed} failed and ran again",
                 counted(*committed, "transaction", "transactions")
             );
-            out += &if *turns > 0 { format!(", {} ran alone\n", count(*turns)) } else { "\n".to_owned() };
+            out += &if *ran_alone > 0 { format!(", {} ran alone\n", count(*ran_alone)) } else { "\n".to_owned() };
         }
         let any_order = matches!(self.kind, EngineKind::Shared) || self.outcome.transactions.is_some();
         if any_order && self.cores > 1 {
@@ -216,8 +216,8 @@ impl Run<'_> {
                 "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
                 "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,
             })),
-            "transactions": transactions.as_ref().map(|Transactions { committed, aborted, turns, .. }| json!({
-                "committed": committed, "aborted": aborted, "turns": turns,
+            "transactions": transactions.as_ref().map(|Transactions { committed, aborted, ran_alone, .. }| json!({
+                "committed": committed, "aborted": aborted, "ran_alone": ran_alone,
             })),
             "clock_steps_back": self.clock_steps_back,
             "stamps_not_believed": self.stamps_not_believed,

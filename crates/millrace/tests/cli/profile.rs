@@ -39,7 +39,9 @@ fn a_recipe_is_tried_beside_what_was_before() {
         text.lines().any(|line| line.trim_start().starts_with("before") && line.ends_with("port_preservation=false")),
         "{text}"
     );
-    for row in ["throughput", "transactions", "failed attempts", "turns", "first cause", "With these values", "Load"] {
+    for row in
+        ["throughput", "transactions", "failed attempts", "ran alone", "first cause", "With these values", "Load"]
+    {
         assert!(text.contains(row), "{row}: {text}");
     }
 }

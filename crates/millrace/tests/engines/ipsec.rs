@@ -36,16 +36,16 @@ fn gateway(west: bool, outer_v6: bool, more: &str) -> Ipsec {
 /// What a gateway makes of each frame: another, or the reason why not.
 fn through(gateway: &Ipsec, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, &'static str>> {
     let options = Options { pin: false, ..Options::default() };
-    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(gateway.clone()), 1, &options);
+    let mut instance = private_instance(EngineKind::Sequential, Arc::new(gateway.clone()), 1, &options);
     let mut all = Frames::default();
     frames.iter().zip(1..).for_each(|(frame, at)| all.push(Nanos(at), frame));
     let trace = all.trace();
-    let (mut out, mut dropped) = (Vec::new(), fleet.counters().dropped);
+    let (mut out, mut dropped) = (Vec::new(), instance.counters().dropped);
     for (packet, bytes) in trace.iter() {
         let mut batch = Batch::default();
         batch.push(*packet, bytes);
-        fleet.workers[0].process(&mut batch);
-        let now = fleet.counters();
+        instance.workers[0].process(&mut batch);
+        let now = instance.counters();
         let reason = (0..Reason::COUNT).find(|reason| now.dropped[*reason] > dropped[*reason]);
         dropped = now.dropped;
         out.push(match (batch.packets()[0].fate, reason) {
@@ -59,7 +59,7 @@ fn through(gateway: &Ipsec, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, &'static 
             other => panic!("{other:?}"),
         });
     }
-    assert!(fleet.counters().add_up());
+    assert!(instance.counters().add_up());
     out
 }
 

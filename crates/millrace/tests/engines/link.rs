@@ -73,17 +73,17 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
         note(&mut expected, &received);
     }
 
-    let mut fleet = private_instance(EngineKind::Scr, nf, cores, &options);
+    let mut instance = private_instance(EngineKind::Scr, nf, cores, &options);
     let mut of_cores: Vec<Vec<CoreBatch<N::Meta>>> = (0..cores).map(|_| Vec::new()).collect();
     for batch in &batches {
         let mut shares: Vec<CoreBatch<N::Meta>> = (0..cores).map(|_| CoreBatch::default()).collect();
-        fleet.dispatcher.split(batch, &mut shares);
+        instance.dispatcher.split(batch, &mut shares);
         of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
     let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::InMemory);
     let (mut got, mut total) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
-        let cores: Vec<_> = fleet
+        let cores: Vec<_> = instance
             .workers
             .iter_mut()
             .zip(ends)
@@ -116,7 +116,7 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
     }
     let state = flows(oracle.workers[0].place(), now);
     let mut counters = Counters::default();
-    for (core, worker) in fleet.workers.iter().enumerate() {
+    for (core, worker) in instance.workers.iter().enumerate() {
         assert!(flows(worker.place(), now) == state, "{name}: core {core} of {cores} has another state");
         counters.add(&worker.counters());
     }
@@ -154,20 +154,20 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     let mut expected = Fates::new();
     note(&mut expected, &received);
 
-    let mut fleet = private_instance(EngineKind::Scr, nf, cores, &options);
-    let mut script = TraceHistory::default();
+    let mut instance = private_instance(EngineKind::Scr, nf, cores, &options);
+    let mut history = TraceHistory::default();
     for batch in &batches(&trace) {
-        fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
+        instance.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut history);
     }
     let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::InMemory);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(ends).enumerate() {
-            let (script, at, packets) = (&script, &at, trace.len());
+        for (core, (worker, mut end)) in instance.workers.iter_mut().zip(ends).enumerate() {
+            let (history, at, packets) = (&history, &at, trace.len());
             threads.push(scope.spawn(move || {
                 let (mut fates, mut batch) = (Fates::new(), Batch::default());
-                let mut log = Log::of_loop(script, packets, SPAN, worker.next());
+                let mut log = Log::of_loop(history, packets, SPAN, worker.next());
                 let own: Vec<usize> = (core..total).step_by(cores).collect();
                 for share in own.chunks(BURST) {
                     batch.clear();
@@ -194,7 +194,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
         assert!(Some(came) == expected.get(seq), "{name} on {cores} cores, packet {seq} of a replay: {came:?}");
     }
     let state = flows(oracle.workers[0].place(), now);
-    for (core, worker) in fleet.workers.iter().enumerate() {
+    for (core, worker) in instance.workers.iter().enumerate() {
         assert!(flows(worker.place(), now) == state, "{name}: core {core} of {cores} has another state");
     }
     tally
@@ -228,15 +228,15 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
     for (loss_ppm, everything) in [(0, true), (200_000, false)] {
         let link = Link { loss_ppm, recovery: false, seed: 1, ..Link::default() };
         let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
-        let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
-        let mut script = TraceHistory::default();
+        let mut instance = private_instance(EngineKind::Scr, nf, 2, &options);
+        let mut history = TraceHistory::default();
         for batch in &batches(&trace) {
-            fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
+            instance.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut history);
         }
         for (core, (worker, mut end)) in
-            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::InMemory)).enumerate()
+            instance.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::InMemory)).enumerate()
         {
-            let mut log = Log::of_loop(&script, 600, SPAN, Seq(0));
+            let mut log = Log::of_loop(&history, 600, SPAN, Seq(0));
             let mut arrived = Vec::new();
             for start in (core..600).step_by(2 * BURST) {
                 let mut batch = Batch::default();
@@ -304,13 +304,13 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     let trace = Synth::new(Profile::Backbone, &params).expect("the parameters are in range").trace();
     let nf = Arc::new(conntrack::Conntrack::new(conntrack::Config::default()));
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
-    let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
+    let mut instance = private_instance(EngineKind::Scr, nf, 2, &options);
     let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
     let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::InMemory);
     let mut of_cores = [Vec::new(), Vec::new()];
     for batch in batches(&trace) {
         let mut shares = [CoreBatch::default(), CoreBatch::default()];
-        fleet.dispatcher.split(&batch, &mut shares);
+        instance.dispatcher.split(&batch, &mut shares);
         of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
     // Core 0 does all its work while core 1 does nothing, so that it takes core 1 for stalled.
@@ -318,11 +318,11 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     for (core, of_core) in of_cores.into_iter().enumerate() {
         for mut share in of_core {
             let block = share.block.take().expect("a replica gets the records");
-            fenced += usize::from(ends[core].process(&mut fleet.workers[core], &mut share.batch, &block).is_err());
+            fenced += usize::from(ends[core].process(&mut instance.workers[core], &mut share.batch, &block).is_err());
             assert!(core == 0 || share.batch.is_empty(), "what a fenced core didn't publish goes nowhere");
         }
         assert_eq!(fenced > 0, core == 1);
-        let counters = fleet.workers[core].counters();
+        let counters = instance.workers[core].counters();
         assert!(counters.add_up(), "core {core}: {counters:?}");
         assert_eq!(counters.received, (trace.len() / 2) as u64);
         let lost = counters.dropped[usize::from(Reason::LINK_LOSS.0)];

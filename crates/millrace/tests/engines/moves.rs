@@ -74,7 +74,7 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
     let trace = restless();
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
     let options = Options { epoch: 128, pin: false, ..Options::default() };
-    let mut fleet = sharded_instance(EngineKind::Hybrid, nf, CORES, &options);
+    let mut instance = sharded_instance(EngineKind::Hybrid, nf, CORES, &options);
     let mut shares: Vec<CoreBatch<_>> = (0..CORES).map(|_| CoreBatch::default()).collect();
     let (mut batch, mut from_several, mut most) = (Batch::default(), 0, 0);
     for start in (0..trace.len()).step_by(64) {
@@ -82,11 +82,11 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
         for index in start..(start + 64).min(trace.len()) {
             batch.push(trace.packets()[index], trace.bytes(index));
         }
-        fleet.dispatcher.split(&batch, &mut shares);
+        instance.dispatcher.split(&batch, &mut shares);
         let block = shares[0].block.clone().expect("hybrid's cores are told what moves");
         let moves = block.moves();
-        fleet.workers.iter_mut().for_each(|worker| worker.release(&moves));
-        for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+        instance.workers.iter_mut().for_each(|worker| worker.release(&moves));
+        for (worker, share) in instance.workers.iter_mut().zip(&mut shares) {
             worker.acquire(&moves);
             let mut batch = std::mem::take(&mut share.batch);
             share.process(worker, &mut batch);
@@ -96,7 +96,7 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
         owners.dedup();
         from_several += usize::from(owners.len() > 1);
         let replica = |core: usize| {
-            let replica = fleet.workers[core].place().replica().expect("every core has one");
+            let replica = instance.workers[core].place().replica().expect("every core has one");
             replica.flows(Nanos(0)).map(|state| (state.key, state.flow, state.deadline)).collect::<Vec<_>>()
         };
         most = most.max(replica(0).len());
@@ -113,51 +113,51 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     let everything = alone(&nf, trace, PASSES * trace.len() as u64, &options);
     for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 3), (EngineKind::RssPlusPlus, 3)] {
-        let mut fleet = sharded_instance(kind, Arc::clone(&nf), cores, &options);
+        let mut instance = sharded_instance(kind, Arc::clone(&nf), cores, &options);
         let mut batch = Batch::default();
         let mut pass = || {
-            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
+            let (mut steered, mut buckets, mut history) = (Vec::new(), Vec::new(), TraceHistory::default());
             for start in (0..trace.len()).step_by(64) {
                 batch.clear();
                 for index in start..(start + 64).min(trace.len()) {
                     batch.push(trace.packets()[index], trace.bytes(index));
                 }
-                fleet.dispatcher.assign(&batch, &mut steered, &mut buckets, &mut script);
+                instance.dispatcher.assign(&batch, &mut steered, &mut buckets, &mut history);
             }
-            (steered, buckets, script, fleet.dispatcher.snapshot())
+            (steered, buckets, history, instance.dispatcher.snapshot())
         };
         let (.., start) = pass();
-        let (steered, buckets, mut script, _) = pass();
+        let (steered, buckets, mut history, _) = pass();
         let (seq, time) = (Seq(trace.len() as u64), trace.packets()[trace.len() - 1].time);
-        let moves = fleet.dispatcher.back_to(&start);
-        script.boundaries.push(Boundary { seq, time, moves });
-        fleet.dispatcher.restore(&start);
-        fleet.deal_shards();
-        let owned: usize = script.owned.iter().map(Vec::len).sum();
+        let moves = instance.dispatcher.back_to(&start);
+        history.boundaries.push(Boundary { seq, time, moves });
+        instance.dispatcher.restore(&start);
+        instance.deal_shards();
+        let owned: usize = history.owned.iter().map(Vec::len).sum();
         match kind {
-            EngineKind::Hybrid => assert_eq!(script.records.len() + owned, trace.len(), "all take a step"),
-            _ => assert_eq!(script.records.len() + owned, 0, "rss++ has what a card has"),
+            EngineKind::Hybrid => assert_eq!(history.records.len() + owned, trace.len(), "all take a step"),
+            _ => assert_eq!(history.records.len() + owned, 0, "rss++ has what a card has"),
         }
         let replay = Replay::new(Arc::clone(trace)).steered(steered).bucketed(buckets).continued();
         let mut replay = replay.looped(Loops::Times(PASSES));
         let name = format!("{} under {kind} on {cores}", N::DESCRIPTION.name);
         let queues = replay.queues(cores);
-        let plan = |end| ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
-        replay_queues(&mut fleet.workers, queues, Some(&plan(replay.end()))).expect("memory is there");
+        let plan = |end| ReplayPlan { history: &history, packets: trace.len(), span: replay.span(), end, first: 0 };
+        replay_queues(&mut instance.workers, queues, Some(&plan(replay.end()))).expect("memory is there");
         let now = trace.packets()[0].time + Nanos(replay.span().0 * PASSES);
         let expected = everything.workers[0].place().flows(now);
-        assert!(sorted(fleet.flows(now).into_iter()) == sorted(expected), "{name}: flows differ");
-        let (counters, expected) = (fleet.counters(), everything.workers[0].counters());
+        assert!(sorted(instance.flows(now).into_iter()) == sorted(expected), "{name}: flows differ");
+        let (counters, expected) = (instance.counters(), everything.workers[0].counters());
         assert_eq!((counters.received, counters.forwarded), (expected.received, expected.forwarded), "{name}");
         assert!(counters.add_up() && counters.dropped == expected.dropped, "{name}: {counters:?}");
-        // What is lost on the way is the dispatcher's in the script alone.
+        // Lost packets are in the dispatcher's history alone.
         let queues = replay.offer(cores, FLOOD);
         let plan =
-            ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
-        replay_queues(&mut fleet.workers, queues, Some(&plan)).expect("memory is there");
+            ReplayPlan { history: &history, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
+        replay_queues(&mut instance.workers, queues, Some(&plan)).expect("memory is there");
         let received: u64 = replay.offered().iter().map(|offered| offered.received).sum();
         let lost: u64 = replay.offered().iter().map(|offered| offered.lost).sum();
-        let after = fleet.counters();
+        let after = instance.counters();
         assert!(lost > 0 && after.add_up(), "{name}: {lost} lost, {after:?}");
         assert_eq!(after.received, counters.received + received, "{name}");
     }
@@ -221,7 +221,7 @@ fn as_many_cores_are_in_use_as_the_packets_need() {
             (&[(3_000, 4_000), (60, 1)], [6, 8, 6]),
         ] {
             let trace = at_rates(rates);
-            let mut fleet = sharded_instance(kind, Arc::clone(&nf), 8, &options);
+            let mut instance = sharded_instance(kind, Arc::clone(&nf), 8, &options);
             let mut shares: Vec<CoreBatch<_>> = (0..8).map(|_| CoreBatch::default()).collect();
             let mut batch = Batch::default();
             for start in (0..trace.len()).step_by(64) {
@@ -229,11 +229,11 @@ fn as_many_cores_are_in_use_as_the_packets_need() {
                 for index in start..(start + 64).min(trace.len()) {
                     batch.push(trace.packets()[index], trace.bytes(index));
                 }
-                fleet.dispatcher.split(&batch, &mut shares);
+                instance.dispatcher.split(&batch, &mut shares);
             }
-            let in_use = fleet.dispatcher.cores_in_use().expect("it follows the load");
+            let in_use = instance.dispatcher.cores_in_use().expect("it follows the load");
             assert_eq!(in_use, expected, "{kind} at {rates:?}");
-            let beyond = fleet.dispatcher.table().iter().filter(|core| usize::from(**core) >= in_use[2]).count();
+            let beyond = instance.dispatcher.table().iter().filter(|core| usize::from(**core) >= in_use[2]).count();
             assert_eq!(beyond, 0, "{kind}: nothing is left to cores that are not in use");
             let busy = shares.iter().filter(|share| !share.batch.is_empty()).count();
             assert!(busy <= in_use[2], "{kind} at {rates:?}: {busy} cores had packets");
@@ -267,7 +267,7 @@ fn everything_that_can_move_does() {
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 5), (EngineKind::RssPlusPlus, 3)] {
-        let mut fleet = sharded_instance(kind, Arc::clone(&nf), cores, &options);
+        let mut instance = sharded_instance(kind, Arc::clone(&nf), cores, &options);
         let mut shares: Vec<CoreBatch<_>> = (0..cores).map(|_| CoreBatch::default()).collect();
         let (mut batch, mut buckets, mut promoted, mut demoted) = (Batch::default(), 0, 0, 0);
         for start in (0..trace.len()).step_by(64) {
@@ -275,7 +275,7 @@ fn everything_that_can_move_does() {
             for index in start..(start + 64).min(trace.len()) {
                 batch.push(trace.packets()[index], trace.bytes(index));
             }
-            fleet.dispatcher.split(&batch, &mut shares);
+            instance.dispatcher.split(&batch, &mut shares);
             for one in shares[0].block.iter().flat_map(|block| block.moves().list) {
                 match one.what {
                     What::Bucket { .. } => buckets += 1,
@@ -287,7 +287,7 @@ fn everything_that_can_move_does() {
         assert!(buckets > 20, "{kind}: {buckets} buckets");
         if kind == EngineKind::Hybrid {
             assert!(promoted >= 4 && demoted >= 3, "{promoted} promoted, {demoted} demoted");
-            assert_eq!(promoted - demoted, fleet.dispatcher.elephants());
+            assert_eq!(promoted - demoted, instance.dispatcher.elephants());
         }
     }
 }

@@ -34,18 +34,18 @@ fn against_the_naive<N: Function + Clone>(function: &N, name: &str, trace: &Trac
     let mut naive = Driver::new(function.clone());
     let verdicts = naive.run_trace(trace);
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
-    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
+    let mut instance = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
     let mut batch = Batch::default();
     for (packet, bytes) in trace.iter() {
         batch.push(*packet, bytes);
     }
-    fleet.workers[0].process(&mut batch);
+    instance.workers[0].process(&mut batch);
     for (packet, verdict) in batch.packets().iter().zip(verdicts) {
         let goes_out = matches!(packet.fate, Fate::Transmit(_));
         assert_eq!(goes_out, !matches!(verdict, Verdict::Drop(_)), "{name}: packet {}: {verdict:?}", packet.seq);
     }
     let mut flows: Vec<_> =
-        fleet.workers[0].place().flows(naive.now()).map(|at| (at.key, at.flow, at.deadline)).collect();
+        instance.workers[0].place().flows(naive.now()).map(|at| (at.key, at.flow, at.deadline)).collect();
     flows.sort_unstable_by_key(|(key, ..)| *key);
     let expected: Vec<_> = naive.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline)).collect();
     assert_eq!(flows, expected, "{name}");

@@ -33,7 +33,7 @@ pub(crate) fn alone<N: Function>(
     packets: u64,
     options: &Options,
 ) -> PrivateInstance<N> {
-    let mut fleet: PrivateInstance<N> = private_instance(EngineKind::Sequential, Arc::clone(nf), 1, options);
+    let mut instance: PrivateInstance<N> = private_instance(EngineKind::Sequential, Arc::clone(nf), 1, options);
     let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).queues(1).remove(0);
     let (mut batch, mut part) = (Batch::default(), Batch::default());
     loop {
@@ -42,9 +42,9 @@ pub(crate) fn alone<N: Function>(
         for (index, packet) in batch.packets().iter().enumerate().filter(|(_, packet)| packet.seq.0 < packets) {
             part.push(*packet, batch.bytes(index));
         }
-        fleet.workers[0].process(&mut part);
+        instance.workers[0].process(&mut part);
         if part.len() < batch.len() {
-            return fleet;
+            return instance;
         }
     }
 }
@@ -54,27 +54,27 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     for cores in 2..=3 {
         let name = N::DESCRIPTION.name;
-        let mut fleet: PrivateInstance<N> = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, &options);
-        let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
+        let mut instance: PrivateInstance<N> = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, &options);
+        let (mut steered, mut buckets, mut history) = (Vec::new(), Vec::new(), TraceHistory::default());
         let mut one = Batch::default();
         for (packet, bytes) in trace.iter() {
             one.clear();
             one.push(*packet, bytes);
-            fleet.dispatcher.assign(&one, &mut steered, &mut buckets, &mut script);
+            instance.dispatcher.assign(&one, &mut steered, &mut buckets, &mut history);
         }
         let mut replay = Replay::new(Arc::clone(trace)).steered(steered).continued();
         let span = replay.span();
         let (mut packets, mut received) = (0, 0);
         for load in [FLOOD, TRICKLE, FLOOD] {
             let queues = replay.offer(cores, load);
-            let plan = ReplayPlan { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
-            replay_queues(&mut fleet.workers, queues, Some(&plan)).expect("memory is there");
+            let plan = ReplayPlan { history: &history, packets: trace.len(), span, end: replay.end(), first: 0 };
+            replay_queues(&mut instance.workers, queues, Some(&plan)).expect("memory is there");
             let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
             assert!(load != FLOOD || offered.lost > 0, "{name} on {cores}: {offered:?}");
             packets += offered.offered;
             received += offered.received;
         }
-        let EngineInstance { workers, .. } = &mut fleet;
+        let EngineInstance { workers, .. } = &mut instance;
         let counted: u64 = workers.iter().map(|worker| worker.counters().received).sum();
         assert_eq!(counted, received, "{name} on {cores}");
         let expected = alone(&nf, trace, packets, &options);
@@ -83,7 +83,7 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
             assert_eq!(worker.next(), Seq(packets), "every core comes to the end");
             // Each record but its own packets' was replayed, those of packets that it lost among them.
             let counters = worker.counters();
-            assert!(script.records.len() < trace.len() || counters.received + counters.replayed == packets);
+            assert!(history.records.len() < trace.len() || counters.received + counters.replayed == packets);
             assert!(
                 sorted(worker.place().flows(now)) == sorted(expected.workers[0].place().flows(now)),
                 "{name} on {cores}: a replica differs"
@@ -112,15 +112,15 @@ fn a_replica_without_the_log_is_not_whole() {
     let trace = Arc::new(Synth::new(Profile::SingleFlow, &params).expect("it is possible").trace());
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
-    let mut fleet: PrivateInstance<_> = private_instance(EngineKind::Scr, Arc::clone(&nf), 2, &options);
+    let mut instance: PrivateInstance<_> = private_instance(EngineKind::Scr, Arc::clone(&nf), 2, &options);
     let mut replay = Replay::new(Arc::clone(&trace));
     let queues = replay.offer(2, FLOOD);
-    replay_queues(&mut fleet.workers, queues, None).expect("memory is there");
+    replay_queues(&mut instance.workers, queues, None).expect("memory is there");
     let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
     let expected = alone(&nf, &trace, offered.offered, &options);
     let now = trace.packets()[0].time;
     assert_ne!(
-        sorted(fleet.workers[0].place().flows(now)),
+        sorted(instance.workers[0].place().flows(now)),
         sorted(expected.workers[0].place().flows(now)),
         "{offered:?}"
     );

@@ -83,23 +83,23 @@ fn keeps_its_books<N: Function + Clone>(nf: &N, guard: EntryGuard) {
         for ageing in Ageing::ALL {
             let mut options = Options { flows_max: Some(64), pin: false, ..Options::default() };
             (options.tables.eviction, options.tables.ageing, options.tables.guard) = (eviction, ageing, guard);
-            let mut fleet = shared_instance(Arc::new(nf.clone()), 3, &options);
+            let mut instance = shared_instance(Arc::new(nf.clone()), 3, &options);
             let mut batch = Batch::default();
             for (index, (packet, bytes)) in trace.iter().enumerate() {
                 batch.push(*packet, bytes);
                 if batch.len() == 50 {
-                    fleet.workers[index % 3].process(&mut batch);
+                    instance.workers[index % 3].process(&mut batch);
                     batch.clear();
                 }
             }
-            let counters = fleet.counters();
+            let counters = instance.counters();
             let flows = counters.flows;
             assert!(counters.add_up() && flows.was_full(), "{eviction:?} {ageing:?}: {counters:?}");
             assert_eq!(flows.evicted > 0, eviction != Eviction::None, "{eviction:?} {ageing:?}: {flows:?}");
             let known = flows.opened - flows.expired - flows.closed - flows.evicted;
-            let alive = fleet.flows(Nanos(0)).len() as u64;
+            let alive = instance.flows(Nanos(0)).len() as u64;
             assert_eq!(alive, known, "{eviction:?} {ageing:?}: {flows:?}");
-            assert!(fleet.high_water() <= 2 * 64, "{eviction:?} {ageing:?}");
+            assert!(instance.high_water() <= 2 * 64, "{eviction:?} {ageing:?}");
         }
     }
 }
@@ -115,11 +115,11 @@ fn ages(guard: EntryGuard) {
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&config("idle_timeout = 1")));
     let mut options = Options { flows_max: Some(4_096), pin: false, ..Options::default() };
     options.tables.guard = guard;
-    let mut fleet = shared_instance(nf, 2, &options);
+    let mut instance = shared_instance(nf, 2, &options);
     let mut batch = Batch::default();
     trace.iter().for_each(|(packet, bytes)| batch.push(*packet, bytes));
-    fleet.workers[0].process(&mut batch);
-    let before = fleet.counters().flows;
+    instance.workers[0].process(&mut batch);
+    let before = instance.counters().flows;
     assert!(before.opened > 500 && before.expired == 0, "{before:?}");
     // One flow goes on, an hour later: the others are taken away while it does.
     let (packet, bytes) = trace.iter().next().expect("there are packets");
@@ -127,8 +127,8 @@ fn ages(guard: EntryGuard) {
     for number in 0..20_000 {
         batch.push(port::Packet { time: packet.time + Nanos::from_secs(3_600) + Nanos(number), ..*packet }, bytes);
     }
-    fleet.workers[1].process(&mut batch);
-    let after = fleet.counters().flows;
+    instance.workers[1].process(&mut batch);
+    let after = instance.counters().flows;
     assert_eq!((after.opened, after.expired), (before.opened + 1, before.opened), "{after:?}");
 }
 

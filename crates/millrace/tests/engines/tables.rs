@@ -91,22 +91,22 @@ fn track(trace: &Trace, tables: Tables) -> (Counters, usize) {
     let config = toml::from_str(&format!("flows = {ROOM}\nloose = false")).expect("it is a configuration");
     let options = Options { tables, pin: false, ..Options::default() };
     let nf = Arc::new(conntrack::Conntrack::new(config));
-    let mut fleet = private_instance(EngineKind::Sequential, nf, 1, &options);
+    let mut instance = private_instance(EngineKind::Sequential, nf, 1, &options);
     let mut batch = Batch::default();
     let mut last = Nanos(0);
     for index in 0..trace.len() {
         batch.push(trace.packets()[index], trace.bytes(index));
         last = trace.packets()[index].time;
         if batch.len() == 32 || index + 1 == trace.len() {
-            fleet.workers[0].process(&mut batch);
+            instance.workers[0].process(&mut batch);
             batch.clear();
         }
     }
     let inside = |address: std::net::IpAddr| matches!(address, std::net::IpAddr::V4(v4) if v4.octets()[0] == 10);
-    let flows = fleet.flows(last);
+    let flows = instance.flows(last);
     let ends = |flow: &engine::FlowState<conntrack::Conntrack>| [flow.key.source(), flow.key.destination()];
     let kept = flows.iter().filter(|flow| ends(flow).iter().any(|end| inside(end.address))).count();
-    let counters = fleet.counters();
+    let counters = instance.counters();
     assert!(counters.add_up());
     (counters, kept)
 }

@@ -136,7 +136,7 @@ impl Clock {
 
     /// At the end, or before an error: accepts the doubted stamp.
     #[cold]
-    pub(super) fn settle(&mut self, packets: &mut [Packet]) {
+    pub(super) fn accept_doubted(&mut self, packets: &mut [Packet]) {
         if self.pending() > 0 {
             match self.pending.ahead {
                 Some(stamp) => self.believe(stamp, packets),
@@ -242,7 +242,7 @@ impl Clock {
     /// Holds a packet together with those that are held.
     fn join_pending(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
         if self.pending() == PENDING_MAX {
-            self.settle(packets);
+            self.accept_doubted(packets);
         }
         if self.pending() == 0 {
             self.pending.first = packets.len();
@@ -312,7 +312,7 @@ mod tests {
                 packets.push(Packet { seq, time, offset, len, wire_len, interface, link, bucket, fate });
             }
             match end == stamps.len() {
-                true => clock.settle(&mut packets),
+                true => clock.accept_doubted(&mut packets),
                 false => clock.suspend(&mut packets, 0),
             }
             times.extend(packets.iter().map(|packet| packet.time.0));

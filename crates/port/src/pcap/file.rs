@@ -237,7 +237,7 @@ impl FileReader {
                     return Ok(Received::Packets);
                 }
                 Stop::Need(_) if count == 0 && !packets.is_empty() => {
-                    self.clock.settle(packets);
+                    self.clock.accept_doubted(packets);
                     self.keep(&block, packets);
                     return Ok(Received::Packets);
                 }
@@ -271,7 +271,7 @@ impl FileReader {
     #[cold]
     fn deliver(&mut self, packets: &mut [Packet], fault: Fault) -> Result<Received, Error> {
         self.ended = true;
-        self.clock.settle(packets);
+        self.clock.accept_doubted(packets);
         let error = self.error(fault);
         if packets.is_empty() {
             return Err(error);

@@ -8,7 +8,7 @@ use crate::rng::Rng;
 
 /// Kind of conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Talk {
+pub(super) enum Pattern {
     /// TCP from SYN to FIN.
     Tcp,
     /// UDP, in both directions alternately.
@@ -21,7 +21,7 @@ pub(super) enum Talk {
     ByLength,
 }
 
-impl Talk {
+impl Pattern {
     pub(super) const fn new(profile: Profile, carrier: Option<FlowTransport>) -> Self {
         match (profile, carrier) {
             (Profile::SynFlood, _) => Self::Syn,
@@ -50,7 +50,7 @@ pub(super) struct Conversation {
     /// The mean time to its next packet.
     pub(super) gap: u64,
     pub(super) who: Hosts,
-    talk: Talk,
+    pattern: Pattern,
     /// True if the client sends most of the data.
     upload: bool,
     sent: u32,
@@ -96,13 +96,13 @@ struct SegmentPlan {
 
 impl Conversation {
     /// A conversation of `total` packets before its first.
-    pub(super) fn new(who: Hosts, talk: Talk, total: u32, rng: &mut Rng) -> Self {
+    pub(super) fn new(who: Hosts, pattern: Pattern, total: u32, rng: &mut Rng) -> Self {
         let [client_next, server_next] = [rng.bits() as u32, rng.bits() as u32];
         Self {
             slot: 0,
             gap: 0,
             who,
-            talk: talk.of(total),
+            pattern: pattern.of(total),
             upload: rng.chance(0.25),
             sent: 0,
             total,
@@ -119,18 +119,18 @@ impl Conversation {
     pub(super) fn next(&mut self, rng: &mut Rng, frame_len: FrameLen) -> Segment {
         let index = self.sent;
         self.sent += 1;
-        match self.talk {
-            Talk::OneWay => Segment { from_client: true, payload: self.payload(frame_len, 8, 40, rng), tcp: None },
-            Talk::Udp | Talk::ByLength => Segment {
+        match self.pattern {
+            Pattern::OneWay => Segment { from_client: true, payload: self.payload(frame_len, 8, 40, rng), tcp: None },
+            Pattern::Udp | Pattern::ByLength => Segment {
                 from_client: index.is_multiple_of(2),
                 payload: self.payload(frame_len, 8, 460, rng),
                 tcp: None,
             },
-            Talk::Syn => {
+            Pattern::Syn => {
                 let tcp = TcpSegment { seq: self.client_next, ack: 0, flags: TcpFlags::SYN };
                 Segment { from_client: true, payload: 0, tcp: Some(tcp) }
             }
-            Talk::Tcp => {
+            Pattern::Tcp => {
                 let plan = self.plan(index, rng, frame_len);
                 self.say(plan)
             }

@@ -2,7 +2,7 @@
 
 use packet::{TcpFlags, protocol};
 
-use super::conversation::{Conversation, Hosts, Segment, Talk, TcpSegment};
+use super::conversation::{Conversation, Hosts, Pattern, Segment, TcpSegment};
 use super::{FrameLen, Params};
 use crate::build::{folded, sum};
 use crate::rng::Rng;
@@ -13,7 +13,7 @@ pub(super) struct Wire {
     hosts: u64,
     servers: u64,
     ipv6_percent: u64,
-    talk: Talk,
+    pattern: Pattern,
     frame_len: FrameLen,
     /// The frame. Everything behind the headers stays zero.
     buffer: Vec<u8>,
@@ -29,13 +29,13 @@ const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 impl Wire {
-    pub(super) fn new(params: &Params, talk: Talk, hosts: u64, frame_len: FrameLen) -> Self {
+    pub(super) fn new(params: &Params, pattern: Pattern, hosts: u64, frame_len: FrameLen) -> Self {
         Self {
             seed: params.seed,
             hosts,
             servers: (hosts / 16).clamp(1, 1 << 16),
             ipv6_percent: params.ipv6_percent.into(),
-            talk,
+            pattern,
             frame_len,
             buffer: vec![0; 2_048],
         }
@@ -49,13 +49,13 @@ impl Wire {
     pub(super) fn open(&self, flow: u32, total: u32, rng: &mut Rng) -> Conversation {
         let (client, round) = (u64::from(flow) % self.hosts, u64::from(flow) / self.hosts);
         let mut own = Rng::new(self.seed ^ u64::from(flow).wrapping_mul(0xa076_1d64_78bd_642f));
-        let talk = self.talk.of(total);
-        let server_port = match (talk, own.below(100)) {
-            (Talk::Tcp | Talk::Syn | Talk::ByLength, 0..60) => 443,
-            (Talk::Tcp | Talk::Syn | Talk::ByLength, 60..90) => 80,
-            (Talk::Tcp | Talk::Syn | Talk::ByLength, _) => 22,
-            (Talk::Udp | Talk::OneWay, 0..70) => 53,
-            (Talk::Udp | Talk::OneWay, _) => 443,
+        let pattern = self.pattern.of(total);
+        let server_port = match (pattern, own.below(100)) {
+            (Pattern::Tcp | Pattern::Syn | Pattern::ByLength, 0..60) => 443,
+            (Pattern::Tcp | Pattern::Syn | Pattern::ByLength, 60..90) => 80,
+            (Pattern::Tcp | Pattern::Syn | Pattern::ByLength, _) => 22,
+            (Pattern::Udp | Pattern::OneWay, 0..70) => 53,
+            (Pattern::Udp | Pattern::OneWay, _) => 443,
         };
         let who = Hosts {
             client: scatter(client as u32, self.seed),
@@ -64,7 +64,7 @@ impl Wire {
             server_port,
             ipv6: own.below(100) < self.ipv6_percent,
         };
-        Conversation::new(who, talk, total, rng)
+        Conversation::new(who, pattern, total, rng)
     }
 
     /// The frame of a packet.

@@ -99,12 +99,12 @@ fn read<C: DeserializeOwned>(text: &str) -> C {
 fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     let name = N::DESCRIPTION.name;
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
-    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
+    let mut instance = private_instance(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
     let (mut fates, mut batch) = (Vec::new(), Batch::default());
     for (number, (packet, bytes)) in trace.iter().enumerate() {
         batch.push(*packet, bytes);
         if batch.len() == BATCH || number + 1 == trace.len() {
-            fleet.workers[0].process(&mut batch);
+            instance.workers[0].process(&mut batch);
             for (index, packet) in batch.packets().iter().enumerate() {
                 assert!(batch.bytes(index).len() <= packet.wire_len as usize);
                 fates.push(packet.fate);
@@ -112,21 +112,21 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
             batch.clear();
         }
     }
-    let counters = fleet.counters();
+    let counters = instance.counters();
     let goes_out = fates.iter().filter(|fate| matches!(fate, Fate::Transmit(_))).count() as u64;
     assert!(counters.add_up() && counters.received == trace.len() as u64, "{name}: {counters:?}");
     assert!(!fates.contains(&Fate::Pending), "{name} after_frame a packet undecided");
     assert_eq!(goes_out, counters.forwarded + counters.replied, "{name}: {counters:?}");
 
     let now = trace.packets().last().map_or(Nanos(0), |packet| packet.time);
-    let alive = fleet.flows(now).len() as u64;
-    let flows = fleet.flow_counters_at(now);
+    let alive = instance.flows(now).len() as u64;
+    let flows = instance.flow_counters_at(now);
     assert_eq!(alive + flows.ended(), flows.opened, "{name}: {alive} flows alive, {flows:?}");
-    assert!(fleet.high_water() <= 2 * FLOWS_MAX, "{name}: {} flows at once", fleet.high_water());
-    let _ = fleet.report(now);
+    assert!(instance.high_water() <= 2 * FLOWS_MAX, "{name}: {} flows at once", instance.high_water());
+    let _ = instance.report(now);
     // The engine chooses, within bounds, when a flow with shared state ends.
     if !flows.was_full() && now < DEADLINES_END && matches!(N::DESCRIPTION.sharing, Sharing::Nothing) {
-        as_the_naive(function, trace, &fates, &named(&fleet.flows(now)));
+        as_the_naive(function, trace, &fates, &named(&instance.flows(now)));
     }
 }
 

@@ -19,7 +19,7 @@ use super::{TIMEOUTS, tell};
 fn run(frames: &[Frame], config: &str) -> (u64, u64) {
     let function = Conntrack::new(toml::from_str(config).expect("the test's own configuration"));
     let options = Options { pin: false, ..Options::default() };
-    let mut fleet = private_instance(EngineKind::Sequential, Arc::new(function), 1, &options);
+    let mut instance = private_instance(EngineKind::Sequential, Arc::new(function), 1, &options);
     let mut model = ConntrackModel::new(config);
     let (mut dropped, mut batch) = (BTreeMap::new(), Batch::default());
     for (frame, number) in frames.iter().zip(0..) {
@@ -37,7 +37,7 @@ fn run(frames: &[Frame], config: &str) -> (u64, u64) {
             fate: Outgoing::Pending,
         };
         batch.push(descriptor, &frame.bytes);
-        fleet.workers[0].process(&mut batch);
+        instance.workers[0].process(&mut batch);
         let fate = match headers.fragment {
             Fragment::Later => Fate::Drop("fragment"),
             Fragment::Whole | Fragment::First => model.packet(Seq(number), time, &headers, &[]),
@@ -49,16 +49,16 @@ fn run(frames: &[Frame], config: &str) -> (u64, u64) {
         assert_eq!(goes_out, matches!(fate, Fate::Forward(_)), "packet {number}: {fate:?}, {headers:?}");
         batch.clear();
 
-        let mut got: Vec<_> = fleet.flows(time).iter().map(|at| tell(at.key, &at.flow, at.deadline)).collect();
+        let mut got: Vec<_> = instance.flows(time).iter().map(|at| tell(at.key, &at.flow, at.deadline)).collect();
         got.sort_unstable_by_key(|tracked| tracked.name);
         let of_table = |tracked: &Tracked| Tracked { keeps_place: tracked.assured, ..*tracked };
         let expected: Vec<_> = model.connections(time).iter().map(of_table).collect();
         assert_eq!(got, expected, "behind packet {number}: {headers:?}");
     }
-    let counters = fleet.counters();
+    let counters = instance.counters();
     let drops = counters.drops().map(|(reason, count)| (reason.name(Conntrack::DESCRIPTION.drop_reasons), count));
     assert_eq!(drops.filter(|(_, count)| *count > 0).collect::<BTreeMap<_, u64>>(), dropped);
-    (fleet.flow_counters().evicted, fleet.flow_counters().orphaned)
+    (instance.flow_counters().evicted, instance.flow_counters().orphaned)
 }
 
 #[test]

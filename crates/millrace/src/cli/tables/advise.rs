@@ -260,7 +260,7 @@ impl Advice {
             memory,
             kind,
             ageing: Ageing::Wheel,
-            eviction: Eviction::OldestUnanswered,
+            eviction: Eviction::OldestUnprotected,
             entries,
             wanted,
             bytes: each_bytes,
@@ -351,14 +351,14 @@ impl Advice {
             let why = format!(
                 "{unanswered} of the flows are never answered, and only these are evicted; answered flows stay"
             );
-            (Eviction::OldestUnanswered, why)
+            (Eviction::OldestUnprotected, why)
         };
         self.eviction = eviction;
         self.choose("eviction", eviction.name(), why);
         let all: u64 = self.entries.iter().sum();
         let spare = facts_spare(all, &self.facts);
         let full = match eviction {
-            Eviction::OldestUnanswered => {
+            Eviction::OldestUnprotected => {
                 "a new flow replaces roughly the oldest flow that was never answered; if all were answered, its \
                  packets are dropped as table-full"
             }
@@ -537,7 +537,7 @@ mod tests {
         let advice = Advice::on(facts(), 1 << 30).unwrap();
         assert_eq!(advice.kind, IndexKind::default());
         assert_eq!(advice.entries, [130_000, 6_300]);
-        assert_eq!(advice.eviction, Eviction::OldestUnanswered);
+        assert_eq!(advice.eviction, Eviction::OldestUnprotected);
         assert!(advice.warnings.is_empty(), "{:?}", advice.warnings);
         assert!(advice.bytes.iter().all(|bytes| *bytes > 0));
     }
@@ -559,7 +559,7 @@ mod tests {
         let answered = Facts { unanswered: 1_000, ..facts() };
         assert_eq!(Advice::on(answered, 2_000_000).unwrap().eviction, Eviction::LeastRecent);
         let answered = Facts { unanswered: 1_000, ..facts() };
-        assert_eq!(Advice::on(answered, 1 << 30).unwrap().eviction, Eviction::OldestUnanswered);
+        assert_eq!(Advice::on(answered, 1 << 30).unwrap().eviction, Eviction::OldestUnprotected);
     }
 
     #[test]

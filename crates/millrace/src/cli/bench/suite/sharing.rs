@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::TRACE_PACKETS;
-use crate::cli::bench::{Args, fleets, json as figures, text, timed};
+use crate::cli::bench::{Args, json as figures, setups, text, timed};
 use crate::cli::failure::Failed;
 use crate::cli::refuse_too_much;
 use crate::cli::traffic::synthesised;
@@ -172,7 +172,7 @@ fn bench(args: &Args, entry: &CatalogueEntry) -> Result<Option<Bench>, Failed> {
         // Two cores are rarely undisturbed for long.
         plan.packets = plan.packets.min(2 * TRACE_PACKETS);
     }
-    refuse_too_much(&*program, &fleets(&plan))?;
+    refuse_too_much(&*program, &setups(&plan))?;
     timed(&*program, &synthesised(Profile::Uniform, &traffic(function))?, &plan, function, args.json).map(Some)
 }
 
