@@ -20,10 +20,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("functions", &["packet", "flow", "memory", "nf"]),
     ("synth", &["packet", "port"]),
     ("case", &["packet", "nf", "port", "synth"]),
-    ("measure", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
-    ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "measure"]),
+    ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
+    ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
     ("sampler", &[]),
-    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "synth", "case"]),
+    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "lab", "rss", "synth", "case"]),
     (
         "millrace",
         &[
@@ -35,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "port",
             "engine",
             "functions",
-            "measure",
+            "lab",
             "rss",
             "sampler",
             "synth",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use case::{Case, Cases, Difference};
 use engine::{EngineKind, Options};
-use measure::conformance::{Mismatch, Plan};
+use lab::conformance::{Mismatch, Plan};
 use nf::Reason;
 use port::{MemoryQueue, Trace};
 

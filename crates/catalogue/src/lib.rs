@@ -23,8 +23,8 @@ use case::Fared;
 use engine::carrier::{Outer, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Running, SequencedTotal, Tables};
 use functions::{Catalogued, Visitor};
-use measure::conformance::{self, Plan, Verified};
-use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
+use lab::conformance::{self, Plan, Verified};
+use lab::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
 use memory::Weighed;
 use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
 use packet::Nanos;
@@ -251,7 +251,7 @@ pub trait Program: Send + Sync {
     /// Compares every engine with `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
 
-    /// Recommends an engine for this traffic; see [`measure::advise`].
+    /// Recommends an engine for this traffic; see [`lab::advise`].
     ///
     /// # Errors
     /// The trace can't be replayed.
@@ -262,7 +262,7 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Advice, BenchError>;
 
-    /// Explains why its transactions fail; see [`measure::profile`].
+    /// Explains why its transactions fail; see [`lab::profile`].
     ///
     /// # Errors
     /// It can't be profiled.
@@ -273,7 +273,7 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Profile, BenchError>;
 
-    /// Runs it as a profile does, round after round; see [`measure::repeat`].
+    /// Runs it as a profile does, round after round; see [`lab::repeat`].
     ///
     /// # Errors
     /// When it can't be run so.
@@ -290,7 +290,7 @@ pub trait Program: Send + Sync {
     /// The recipes: configuration keys that reduce conflicts.
     fn recipes(&self) -> &'static [Recipe];
 
-    /// Measures it under each engine; see [`measure::bench`].
+    /// Measures it under each engine; see [`lab::bench`].
     ///
     /// # Errors
     /// When the trace can't be replayed.
@@ -301,7 +301,7 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Bench, BenchError>;
 
-    /// Measures its replicas behind a link that loses packets; see [`measure::lossy`].
+    /// Measures its replicas behind a link that loses packets; see [`lab::lossy`].
     ///
     /// # Errors
     /// This machine can't measure it.
@@ -425,7 +425,7 @@ impl<N: Function> Program for Loaded<N> {
         question: &Question,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Advice, BenchError> {
-        measure::advise(&self.0, trace, question, progress)
+        lab::advise(&self.0, trace, question, progress)
     }
 
     fn profile(
@@ -434,7 +434,7 @@ impl<N: Function> Program for Loaded<N> {
         plan: &ProfilePlan,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Profile, BenchError> {
-        measure::profile(&self.0, trace, plan, progress)
+        lab::profile(&self.0, trace, plan, progress)
     }
 
     fn repeat(
@@ -443,13 +443,13 @@ impl<N: Function> Program for Loaded<N> {
         plan: &ProfilePlan,
         more: &mut dyn FnMut(&Repeated) -> bool,
     ) -> Result<Repeated, BenchError> {
-        measure::repeat(&self.0, trace, plan, more)
+        lab::repeat(&self.0, trace, plan, more)
     }
 
     fn code(&self) -> Code {
         let home = std::any::type_name::<N>().split("::").next().unwrap_or_default();
         let home = home.strip_prefix("millrace_").unwrap_or(home);
-        Code { home, address: measure::repeat::<N> as *const () as usize }
+        Code { home, address: lab::repeat::<N> as *const () as usize }
     }
 
     fn recipes(&self) -> &'static [Recipe] {
@@ -462,7 +462,7 @@ impl<N: Function> Program for Loaded<N> {
         plan: &BenchPlan,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Bench, BenchError> {
-        measure::bench(&self.0, trace, plan, progress)
+        lab::bench(&self.0, trace, plan, progress)
     }
 
     fn bench_loss(
@@ -471,7 +471,7 @@ impl<N: Function> Program for Loaded<N> {
         plan: &LossPlan,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<LossRow>, BenchError> {
-        measure::lossy(&self.0, trace, plan, progress)
+        lab::lossy(&self.0, trace, plan, progress)
     }
 }
 

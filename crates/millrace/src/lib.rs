@@ -9,11 +9,11 @@
 
 #[cfg(feature = "cli")]
 pub use catalogue::{self, cases, config};
-pub use {engine, flow, functions, measure, memory, nf, packet, port, synth};
+pub use {engine, flow, functions, lab, memory, nf, packet, port, synth};
 
 /// Tools for testing a function: frames, traces, the naive engine, and the check that every engine agrees.
 pub mod testkit {
-    pub use measure::{Driver, conformance};
+    pub use lab::{Driver, conformance};
     pub use synth::{At, Build, Frames, Rng, Synth};
 }
 

@@ -12,5 +12,5 @@ pub mod netns;
 #[cfg(feature = "checks")]
 pub mod rtl;
 
-pub use measure::Driver;
+pub use lab::Driver;
 pub use synth::{At, Build, Frames, Rng, Synth};

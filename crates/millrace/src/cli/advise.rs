@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::{EngineKind, Options};
 use functions::rate::Rate;
-use measure::{Advice, BenchPlan, Bound, Contention, Forecast, Question, TIE_PERCENT, Wire, Work};
+use lab::{Advice, BenchPlan, Bound, Contention, Forecast, Question, TIE_PERCENT, Wire, Work};
 use nf::Description;
 use port::Trace;
 use port::pcap::Container;
@@ -174,7 +174,7 @@ pub(super) fn again(configuration: &Configuration, table_options: &TableOptions)
     configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
 }
 
-/// Builds the input of [`measure::advise`].
+/// Builds the input of [`lab::advise`].
 fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Question {
     let plan = BenchPlan {
         engines: Vec::new(),
@@ -192,7 +192,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
     Question { cores, dispatch_ns: None, wire: None, plan }
 }
 
-/// Calls [`measure::advise`] and shows a progress bar.
+/// Calls [`lab::advise`] and shows a progress bar.
 fn asked(
     program: &dyn Program,
     trace: &Arc<Trace>,

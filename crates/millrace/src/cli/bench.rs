@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::EngineKind;
-use measure::{Bench, BenchError, BenchPlan, LossFreePlan, Remote};
+use lab::{Bench, BenchError, BenchPlan, LossFreePlan, Remote};
 use nf::Description;
 use port::{HugePages, Trace};
 use serde_json::Value;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use case::Fared;
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
-use measure::conformance::{Plan, Verified};
-use measure::{Basis, Bench, BenchPlan, Work};
+use lab::conformance::{Plan, Verified};
+use lab::{Basis, Bench, BenchPlan, Work};
 use nf::{Description, Sharing};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fold::{Folded, fold};
-use measure::ProfilePlan;
+use lab::ProfilePlan;
 use port::Trace;
 use port::pcap::{Error, Fault, Target, same_file};
 use sampler::{Sampler, Samples, has_lines};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
-use measure::{Loaded, Profile, ProfilePlan};
+use lab::{Loaded, Profile, ProfilePlan};
 use nf::{Description, Recipe};
 use port::Trace;
 use serde_json::{Value, json};
@@ -258,7 +258,7 @@ const HELD_UP_PERCENT: u64 = 2;
 
 /// Queue lengths under load.
 fn queues(loaded: &Loaded, style: Style) -> String {
-    let share = 100.0 * measure::LOAD;
+    let share = 100.0 * lab::LOAD;
     let Loaded { mpps, descriptors, .. } = loaded;
     let title = format!("Queues of {descriptors} under load, {mpps:.2} Mpps: {share:.0} % of the throughput");
     let columns = ["core", "arrived", "lost", "waiting, mean", "median", "p99", "most"];
@@ -310,7 +310,7 @@ fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> S
 
 fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
     let Profile { transactions, cores, .. } = profile;
-    let spread = |spread: &measure::Spread| json!({ "median": spread.median, "min": spread.min, "max": spread.max });
+    let spread = |spread: &lab::Spread| json!({ "median": spread.median, "min": spread.min, "max": spread.max });
     json!({
         "mpps": spread(&profile.mpps),
         "passed": profile.passed,
@@ -343,7 +343,7 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
         "imbalance": profile.imbalance(),
         "loaded": {
             "mpps": profile.loaded.mpps,
-            "of_throughput": measure::LOAD,
+            "of_throughput": lab::LOAD,
             "descriptors": profile.loaded.descriptors,
             "queues": profile.loaded.queues.iter().map(|(offered, depth)| json!({
                 "offered": offered.offered, "lost": offered.lost,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use case::{Case, Cases, Difference};
 use engine::Options;
-use measure::conformance::{Mismatch, Plan};
+use lab::conformance::{Mismatch, Plan};
 use serde_json::{Value, json};
 
 use super::engines::{self, Choice, Cores};

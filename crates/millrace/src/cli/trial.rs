@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use engine::EngineKind;
-use measure::TIE_PERCENT;
+use lab::TIE_PERCENT;
 use nf::Description;
 use port::pcap::Container;
 use port::{Batch, Received};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{EngineKind, Guarantee, Options};
-use measure::conformance::{Mismatch, Plan, Verified};
+use lab::conformance::{Mismatch, Plan, Verified};
 use nf::Description;
 use port::Trace;
 use port::pcap::Writer;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::anti_ddos::AntiDdos;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use port::Trace;

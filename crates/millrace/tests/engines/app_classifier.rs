@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::app_classifier::{AppClassifier, Application, Classifier, Label, Payload};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;

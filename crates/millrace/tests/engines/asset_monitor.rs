@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engine::{EngineKind, Options};
 use functions::app_classifier::{Application, Classifier, Payload, Signatures};
 use functions::asset_monitor::{AssetMonitor, systems};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use packet::{Headers, Nanos, TcpFlags, Transport};
 use port::Trace;
 use proptest::collection::vec;

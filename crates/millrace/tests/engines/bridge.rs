@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::bridge::Bridge;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{PortId, Verdict};
 use packet::{LinkType, Mac, Nanos};
 use port::{Fate, Packet, Trace};

@@ -14,7 +14,7 @@ use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{Catalogued, Visitor, ddos, heavy_hitter, port_knock};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::{Fate, Packet, Trace};

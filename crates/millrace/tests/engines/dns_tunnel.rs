@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{Control, EngineKind, Options, run};
 use functions::dns_tunnel::DnsTunnel;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{NetworkFunction, Report, Verdict};
 use packet::Nanos;
 use port::MemoryQueue;

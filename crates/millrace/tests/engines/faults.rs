@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Control, EngineKind, Guarantee, Options, run};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Function;
 use packet::Seq;
 use port::{Batch, Faults, FaultyPort, MemoryQueue, Opened, Outbox, Port, Receive, Received, Sent, Trace};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::flow_buffer::FlowBuffer;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;

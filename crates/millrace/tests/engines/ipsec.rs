@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, private_instance};
 use functions::ipsec::Ipsec;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{NetworkFunction, Reason};
 use packet::{Headers, LinkType, Nanos, Network, TcpFlags};
 use port::{Batch, Fate};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::load_balancer::LoadBalancer;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Endpoint, LinkType, Nanos, TcpFlags};
 use port::Trace;

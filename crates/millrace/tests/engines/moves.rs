@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Tables, TraceHistory, What, sharded_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
-use measure::conformance::{Plan, verify};
-use measure::{ReplayPlan, replay_queues};
+use lab::conformance::{Plan, verify};
+use lab::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Loops, Packet, Replay, Trace};

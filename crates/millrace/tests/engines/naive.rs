@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, private_instance};
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{Function, Verdict};
 use port::{Batch, Fate, Trace};
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::nat::Nat;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use packet::{Nanos, TcpFlags};
 use testkit::{Build, Driver, Frames};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{EngineInstance, EngineKind, FlowState, Options, PrivateInstance, TraceHistory, private_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
-use measure::{ReplayPlan, replay_queues};
+use lab::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Load, Loops, Offered, Replay, Trace};

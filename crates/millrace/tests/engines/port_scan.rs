@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::port_scan::PortScan;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;

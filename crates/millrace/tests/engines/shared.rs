@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{EngineKind, Inspect, Options, shared_instance};
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
-use measure::conformance::{Plan, Verified, verify};
+use lab::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
 use nf::{
     Context, Description, Flow, Function, NetworkFunction, Opened, PacketSet, Plain, Reason, Sharing, Sizing, Speed,

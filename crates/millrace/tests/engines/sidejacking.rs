@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::sidejacking::Sidejacking;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, Seq, TcpFlags};
 use port::{Packet, Trace};

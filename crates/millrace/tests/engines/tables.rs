@@ -7,7 +7,7 @@ use engine::{Counters, EngineKind, Inspect, Options, Tables, private_instance};
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{Function, Reason};
 use packet::{Nanos, TcpFlags};
 use port::{Batch, Trace};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
-use measure::conformance::{Plan, Verified, verify};
+use lab::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Plain, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};

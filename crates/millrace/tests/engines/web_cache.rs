@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::web_cache::WebCache;
-use measure::conformance::{Plan, verify};
+use lab::conformance::{Plan, verify};
 use nf::{PortId, Report, Verdict};
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;

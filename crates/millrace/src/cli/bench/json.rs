@@ -1,6 +1,6 @@
 //! Formats the result of a bench as JSON.
 
-use measure::{Basis, Bench, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
+use lab::{Basis, Bench, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
 use serde_json::{Value, json};
 
 use super::{Benched, huge_share};

@@ -1,7 +1,7 @@
 //! `millrace bench FUNCTION --link-loss` measures the cost of loss between sequencer and replicas, and of loss recovery.
 
 use engine::EngineKind;
-use measure::{LossPlan, LossRow, Rounds};
+use lab::{LossPlan, LossRow, Rounds};
 use nf::Description;
 use serde_json::{Value, json};
 

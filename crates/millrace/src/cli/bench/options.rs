@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use measure::{Calibration, LossFreePlan, MOST_NS, Work};
+use lab::{Calibration, LossFreePlan, MOST_NS, Work};
 use port::DESCRIPTORS;
 
 use crate::cli::engines;

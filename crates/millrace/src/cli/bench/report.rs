@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use engine::EngineKind;
+use lab::{Basis, Bench, Rounds, Row, Spread, SweepPoint, Work};
 use maud::{Markup, html};
-use measure::{Basis, Bench, Rounds, Row, Spread, SweepPoint, Work};
 
 use super::text::{
     NOTHING_PASSED, added, beyond_machine, disturbance, label, left_out, nothing_passed, of_all, rate, rules, share,
@@ -248,7 +248,7 @@ fn loss_free_cells(row: &Row) -> Markup {
 
 /// The curve of the model with the measured points.
 fn model(bench: &Bench) -> Markup {
-    let points = |of: &dyn Fn(&measure::Prediction) -> Option<Point>| bench.predictions.iter().filter_map(of).collect();
+    let points = |of: &dyn Fn(&lab::Prediction) -> Option<Point>| bench.predictions.iter().filter_map(of).collect();
     let predicted: Vec<Point> = points(&|one| {
         let Spread { min, median, max } = Spread::of(&[one.mpps])?;
         Some(Point { x: one.cores as f64, y: median, from: min, to: max, modelled: true })
@@ -285,7 +285,7 @@ fn model(bench: &Bench) -> Markup {
 }
 
 /// A table of predictions and measurements; `named`: with the names of the engines.
-fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
+fn predictions(predictions: &[lab::Prediction], named: bool) -> Markup {
     html! {
         table.numbers {
             thead { tr {

@@ -4,8 +4,8 @@
 mod sharing;
 
 use engine::{EngineKind, Options, Tables};
-use measure::targets::{Against, SCALING, SEQUENCED, TARGETS, Target};
-use measure::{Bench, BenchPlan, Rounds, Work};
+use lab::targets::{Against, SCALING, SEQUENCED, TARGETS, Target};
+use lab::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
 use synth::{FlowTransport, FrameLen, Params, Profile};
 

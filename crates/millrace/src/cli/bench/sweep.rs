@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use measure::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
+use lab::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
 use port::Trace;
 use synth::{FlowTransport, FrameLen, Params, Profile};
 
@@ -38,7 +38,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
     let doing = format!("timing scr at {}", counted(computes.len() as u64, "compute time", "compute times"));
     let points = watched(plan.packets.max(trace.len() as u64), &doing, args.json, |progress| {
-        measure::sweep(&trace, &plan, &computes, progress)
+        lab::sweep(&trace, &plan, &computes, progress)
     })?;
     if args.json {
         print_json(&json::swept(&name, &points))?;

@@ -1,7 +1,7 @@
 //! Formats the result of a bench for a terminal.
 
 use engine::EngineKind;
-use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
+use lab::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
 
 use super::{Benched, from_elsewhere, huge_share};
 use crate::cli::engines::machine_cores;

@@ -24,7 +24,7 @@ pub(super) enum Origin {
 }
 
 /// Millrace's crates that workers run.
-const HOUSE: [&str; 9] = ["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "millrace"];
+const HOUSE: [&str; 9] = ["packet", "flow", "memory", "nf", "port", "engine", "functions", "lab", "millrace"];
 
 /// Parts of the source paths of the compiler and of package managers.
 const LIBRARIES: [&str; 5] = ["/rustc/", "/rustlib/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];

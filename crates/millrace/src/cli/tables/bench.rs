@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flow::Ageing;
-use measure::tables::{
+use lab::tables::{
     Captured, Clock, MADE_UP_PROTOCOL, OWN_BYTES, Op, Resident, Skew, TableKind, TablesBench, TablesPlan, Traffic,
     bench_tables,
 };

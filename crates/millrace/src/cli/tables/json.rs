@@ -1,7 +1,7 @@
 //! Formats the result of a table bench as JSON.
 
-use measure::tables::{Clump, Expiring, OWN_BYTES, Resident, Scaling, Tail};
-use measure::{Basis, Spread};
+use lab::tables::{Clump, Expiring, OWN_BYTES, Resident, Scaling, Tail};
+use lab::{Basis, Spread};
 use serde_json::{Value, json};
 
 use super::bench::Measured;

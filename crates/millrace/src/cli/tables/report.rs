@@ -2,9 +2,9 @@
 
 use flow::Ageing;
 use flow::index::IndexKind;
+use lab::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing, TableKind};
+use lab::{Basis, Spread};
 use maud::{Markup, html};
-use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing, TableKind};
-use measure::{Basis, Spread};
 
 use super::bench::Measured;
 use super::json::mops;

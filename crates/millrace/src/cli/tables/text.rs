@@ -1,7 +1,7 @@
 //! Formats the result of a table bench for a terminal.
 
-use measure::Basis;
-use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind, Tail};
+use lab::Basis;
+use lab::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind, Tail};
 
 use super::bench::Measured;
 use super::json::{basis, mops};

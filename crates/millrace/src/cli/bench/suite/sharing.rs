@@ -1,8 +1,8 @@
 //! `shared` and `transactional` on two cores compared with `sequential` on one.
 
 use engine::EngineKind;
-use measure::targets::TARGETS;
-use measure::{Bench, Rounds, Spread};
+use lab::targets::TARGETS;
+use lab::{Bench, Rounds, Spread};
 use serde_json::{Value, json};
 use synth::{FlowTransport, FrameLen, Params, Profile};
 

@@ -9,7 +9,7 @@
 //! ```
 //! use std::convert::Infallible;
 //!
-//! use millrace_measure::{LossFreePlan, search};
+//! use millrace_lab::{LossFreePlan, search};
 //! use port::Offered;
 //!
 //! // A function that loses no packet up to 5 Mpps.
