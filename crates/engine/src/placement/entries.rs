@@ -1,6 +1,6 @@
 //! State in one table that all cores share, guarded entry by entry (`shared`, for functions whose packet sets share nothing).
 //!
-//! A step on a known flow touches only the flow's entry, under the entry's lock or, where steps add up, with one atomic operation. It works
+//! A step on a known flow touches only the flow's entry, under the entry's guard: a lock, or (`adding.rs`) one atomic operation. It works
 //! on a copy. Some effects need more than the entry: an end, an earlier deadline, the first `assure`, a full sum. Then the copy is thrown
 //! away and the step runs again under the lock of the stripe, where flows come and go. That is safe because handlers only change what they
 //! are handed.
@@ -9,13 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::index::AnyIndex;
-use flow::shared::{Adding, Entries, EpochMember, Fate, Guard, GuardedEntry, Locking, StepPermit, StripeGuard};
+use flow::shared::{Entries, Fate, Guard, GuardedEntry, Locking, StepPermit, StripeGuard};
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
-use nf::{
-    Context, Effects, KeyOf, Meta, NetworkFunction, Report, Sizing, Speed, Sum, Verdict, local_fingerprint,
-    local_report,
-};
+use nf::{Context, Effects, KeyOf, Meta, NetworkFunction, Report, Sizing, Verdict, local_fingerprint, local_report};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -87,53 +84,6 @@ impl Guarding for Locking {
 
     #[inline(always)]
     fn fold_sum_in<K: Key, N: NetworkFunction>(_: &N, _: &mut GuardedEntry<K, N::Flow>) {}
-}
-
-impl Guarding for Adding {
-    fn passes(cores: usize) -> (Vec<EpochMember>, Self::Epochs) {
-        let members = EpochMember::all(cores);
-        let epochs = Arc::clone(members.first().expect("there is at least one core").epochs());
-        (members, epochs)
-    }
-
-    /// The atomic operation may fail and the step run again, so the caller computes the verdict afterwards from the returned flow, which is
-    /// small.
-    #[inline(always)]
-    fn step<K: Key, N: NetworkFunction>(
-        step: &Stepping<'_, N, Self>,
-        entry: &mut GuardedEntry<K, N::Flow, Self::Sum>,
-        now: Nanos,
-        _: &mut Option<impl FnOnce(&Verdict)>,
-    ) -> Option<Option<N::Flow>> {
-        let (nf, mut before) = (step.moment.nf, *entry);
-        Self::fold_sum_in(nf, &mut before);
-        let mut after = before.value;
-        let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
-        let granted = !close
-            && (entry.protected || !assured)
-            && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
-        // Checks that `add` accepts the sum. Debug builds also compare the outcome.
-        let mut added = entry.value;
-        let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
-        debug_assert!(!adds || added == after, "steps add up");
-        adds.then_some(Some(before.value))
-    }
-
-    #[inline(always)]
-    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut GuardedEntry<K, N::Flow, Self::Sum>) {
-        if entry.sum.count > 0 {
-            let sum = sum(entry);
-            let adds = N::Speed::add(nf, &mut entry.value, &sum);
-            debug_assert!(adds, "it was asked when the last of these steps was taken");
-            entry.sum = flow::shared::Sum::default();
-        }
-    }
-}
-
-/// The sum of an entry, in the form that functions take.
-#[inline(always)]
-const fn sum<K, V>(entry: &GuardedEntry<K, V, flow::shared::Sum>) -> Sum {
-    Sum { count: entry.sum.count, amount: entry.sum.amount, last: entry.now }
 }
 
 struct Common<N: NetworkFunction, G: Guarding> {
@@ -368,7 +318,7 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
 
 /// The step of one packet.
 pub(crate) struct Stepping<'a, N: NetworkFunction, G: Guarding> {
-    lane: Lane<'a, N::Meta>,
+    pub(super) lane: Lane<'a, N::Meta>,
     moment: Moment<'a, N, G>,
 }
 
@@ -475,8 +425,13 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         found
     }
 
+    /// The function, which the guard asks how steps add up.
+    pub(super) const fn nf(&self) -> &N {
+        self.moment.nf
+    }
+
     #[inline(always)]
-    fn packet(&self, flow: &mut N::Flow, now: Nanos) -> (Verdict, Effects) {
+    pub(super) fn packet(&self, flow: &mut N::Flow, now: Nanos) -> (Verdict, Effects) {
         let mut cx = self.moment.context(now);
         let verdict = always(self.moment.nf.packet(&mut cx, flow, self.lane.meta));
         (verdict, cx.effects())

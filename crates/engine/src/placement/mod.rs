@@ -1,5 +1,6 @@
 //! Placement: where the state lives that a step reads and writes.
 
+mod adding;
 mod entries;
 pub(crate) mod exchange;
 mod lifecycle;
