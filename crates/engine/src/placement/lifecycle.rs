@@ -8,7 +8,7 @@ use core::convert::Infallible;
 
 use flow::{Ageing, Slot};
 use memory::{Local, LocalTx, Memory};
-use nf::{Context, Effects, Meta, NetworkFunction, Opened, Reason, Step, Verdict};
+use nf::{Context, Effects, Meta, NetworkFunction, Opened, Reason, Speed, Step, Verdict};
 use packet::{Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -182,6 +182,9 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
     /// Takes the step of a packet without a known flow: opens the flow, after evicting another if needed and allowed.
     pub(crate) fn open(&mut self, key: S::Key, lane: Lane<'_, N::Meta>) -> Verdict {
         let Ticket { hash, seq, mut now, .. } = *lane.ticket;
+        if N::Speed::refuses(self.nf, lane.meta) {
+            return self.refuse(lane);
+        }
         if self.store.ledger().options.ageing == Ageing::Lazy {
             while let Some(dead) = self.store.dead_near(hash, now) {
                 self.end(&dead, (now, seq), End::Expired);
@@ -227,6 +230,22 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
             }
             Decision::Later(_) => unreachable!("the step was run again at that time"),
         }
+    }
+
+    /// Takes the step of a packet that the function refuses in any state, without any other effect.
+    #[inline]
+    fn refuse(&mut self, lane: Lane<'_, N::Meta>) -> Verdict {
+        let Self { nf, runner, .. } = self;
+        let mut verdict = Verdict::forward();
+        runner.run(lane.now, lane.seq, |cx| {
+            match &nf.open(cx, lane.meta)? {
+                Opened::Refused(refused) => verdict.set(refused),
+                Opened::Flow(_) => unreachable!("the function refuses this packet"),
+            }
+            Ok(())
+        });
+        self.store.decided(lane.seq, lane.now);
+        verdict
     }
 
     /// Stores a new flow. If dozens of keys share its hash there may be no place: the flow then ends at once, as evicted.

@@ -150,12 +150,9 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         if self.table.recording.load(Ordering::Relaxed) {
             stripe.commits.push(Commit { seq: lane.seq, now });
         }
-        let mut outcome = None;
         let ticket = Ticket { now, ..*lane.ticket };
-        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| outcome = Some(*verdict));
-        // The rest concerns the packet only.
-        drop(stripe);
-        outcome.as_ref().map(decided);
+        // Under the lock: `decided` only notes the packet's fate, and a verdict is large to copy.
+        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, decided);
     }
 
     /// Every core ages all stripes, because another core may be busy with packets for long.
