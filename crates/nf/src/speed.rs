@@ -57,7 +57,8 @@ pub trait Speed<N: NetworkFunction>: 'static {
     /// packet's flow is known; here they don't, as the prediction would often be wrong. It affects speed only.
     const SELECTIVE: bool = false;
 
-    /// True if [`open`](NetworkFunction::open) refuses this packet in any state and has no other effect. A replica then skips the call.
+    /// True if [`open`](NetworkFunction::open) refuses this packet in any state and has no other effect. Engines then skip what
+    /// opening a flow needs, and a replica skips the call.
     /// `false` is always correct.
     fn refuses(_nf: &N, _meta: &N::Meta) -> bool {
         false
