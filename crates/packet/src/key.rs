@@ -82,8 +82,10 @@ const fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+/// Hash of some words with a secret `seed`, for a [`Key`] that is made of them; all 64 bits are equally good.
 #[inline]
-const fn hash_words<const N: usize>(words: [u64; N], seed: u64) -> u64 {
+#[must_use]
+pub const fn hash_words<const N: usize>(words: [u64; N], seed: u64) -> u64 {
     let mut state = seed ^ SECRET[0];
     let mut index = 0;
     while index + 1 < N {

@@ -40,7 +40,7 @@ pub use headers::{
 };
 pub use key::{
     Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Host, Host4, Host6, HostPair, HostPair4, HostPair6,
-    Key, NoKey, Words,
+    Key, NoKey, Words, hash_words,
 };
 pub use link::LinkType;
 pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_whole};

@@ -1,0 +1,278 @@
+//! Context keys: the values of an extractor's fields, packed into words.
+
+use core::fmt;
+use core::net::Ipv6Addr;
+
+use ::packet::{Family, FlowKey, Key, hash_words};
+
+use crate::machine::{Extractor, KeyField};
+use crate::packet::{Field, Packet};
+use crate::step::Metadata;
+
+/// A context key of either form. Two keys are equal if all their fields are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ContextKey {
+    /// No IPv6 address among the fields.
+    Short(ShortKey),
+    /// With an IPv6 address, or with more fields than a short key has room for.
+    Long(LongKey),
+}
+
+/// A key without IPv6 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShortKey {
+    /// Source and destination address, 32 bits each.
+    hosts: u64,
+    rest: Rest,
+    other: u64,
+}
+
+/// A key of any fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LongKey {
+    src: [u64; 2],
+    dst: [u64; 2],
+    rest: Rest,
+    other: [u64; 2],
+}
+
+/// From the top: source port, destination port (16 bits each), input port (16), protocol (8), and which of the fields that engines can
+/// steer by the key has (8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Rest(u64);
+
+/// The bits that all fields of a key may have together that have no place of their own.
+pub const OTHER_BITS: u32 = 128;
+
+const HAS_SRC: u64 = 1;
+const HAS_DST: u64 = 2;
+const HAS_PORTS: u64 = 4;
+
+impl Rest {
+    const fn has(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+
+    const fn ports(self) -> [u8; 4] {
+        ((self.0 >> 32) as u32).to_be_bytes()
+    }
+}
+
+::packet::words! {
+    ShortKey: [3], key => [key.hosts, key.rest.0, key.other], words => Self {
+        hosts: words[0], rest: Rest(words[1]), other: words[2]
+    };
+    LongKey: [7], key => {
+        let (([a, b], [c, d]), [e, f]) = ((key.src, key.dst), key.other);
+        [a, b, c, d, key.rest.0, e, f]
+    }, words => {
+        let [a, b, c, d, rest, e, f] = words;
+        Self { src: [a, b], dst: [c, d], rest: Rest(rest), other: [e, f] }
+    };
+}
+
+impl Key for ShortKey {
+    #[inline]
+    fn hash(&self, seed: u64) -> u64 {
+        hash_words([self.hosts, self.rest.0, self.other], seed)
+    }
+}
+
+impl Key for LongKey {
+    #[inline]
+    fn hash(&self, seed: u64) -> u64 {
+        let (([a, b], [c, d]), [e, f]) = ((self.src, self.dst), self.other);
+        hash_words([a, b, c, d, self.rest.0, e, f], seed)
+    }
+}
+
+impl FlowKey for ContextKey {
+    type V4 = ShortKey;
+    type V6 = LongKey;
+
+    #[inline]
+    fn family(&self) -> Family<ShortKey, LongKey> {
+        match *self {
+            Self::Short(key) => Family::V4(key),
+            Self::Long(key) => Family::V6(key),
+        }
+    }
+
+    fn from_v4(key: ShortKey) -> Self {
+        Self::Short(key)
+    }
+
+    fn from_v6(key: LongKey) -> Self {
+        Self::Long(key)
+    }
+
+    /// Addresses, and both ports if the key has both addresses and both ports. A key without addresses gives its other fields.
+    fn rss_input(&self, out: &mut [u8; 36]) -> usize {
+        let (rest, is_short) = match self {
+            Self::Short(key) => (key.rest, true),
+            Self::Long(key) => (key.rest, false),
+        };
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            out[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        for (bit, [high, low]) in [(HAS_SRC, self.src()), (HAS_DST, self.dst())] {
+            if rest.has(bit) && is_short {
+                put(&(low as u32).to_be_bytes());
+            } else if rest.has(bit) {
+                put(&high.to_be_bytes());
+                put(&low.to_be_bytes());
+            }
+        }
+        if rest.has(HAS_SRC) && rest.has(HAS_DST) {
+            if rest.has(HAS_PORTS) {
+                put(&rest.ports());
+            }
+        } else if !rest.has(HAS_SRC) && !rest.has(HAS_DST) {
+            let folded = match self {
+                Self::Short(key) => key.rest.0 ^ key.other,
+                Self::Long(key) => key.rest.0 ^ key.other[0] ^ key.other[1],
+            };
+            put(&folded.to_be_bytes());
+        }
+        len
+    }
+}
+
+impl ContextKey {
+    const fn src(&self) -> [u64; 2] {
+        match self {
+            Self::Short(key) => [0, key.hosts >> 32],
+            Self::Long(key) => key.src,
+        }
+    }
+
+    const fn dst(&self) -> [u64; 2] {
+        match self {
+            Self::Short(key) => [0, key.hosts & 0xffff_ffff],
+            Self::Long(key) => key.dst,
+        }
+    }
+}
+
+/// The fields in hexadecimal, behind the addresses and ports that engines can steer by.
+impl fmt::Display for ContextKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rest, [high, low]) = match self {
+            Self::Short(key) => (key.rest, [0, key.other]),
+            Self::Long(key) => (key.rest, key.other),
+        };
+        let mut between = "";
+        for (bit, address) in [(HAS_SRC, self.src()), (HAS_DST, self.dst())] {
+            if rest.has(bit) {
+                let mapped = if matches!(self, Self::Short(_)) { 0xffff << 32 } else { 0 };
+                let bits = u128::from(address[0]) << 64 | u128::from(address[1] | mapped);
+                write!(f, "{between}{}", Ipv6Addr::from_bits(bits).to_canonical())?;
+                between = " ";
+            }
+        }
+        write!(f, "{between}{:014x}", rest.0 >> 8)?;
+        if high | low != 0 {
+            write!(f, ":{high:x}:{low:016x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The high 96 bits of an IPv4 address.
+const MAPPED: u128 = 0xffff_0000_0000;
+const MAPPED_MASK: u128 = !0xffff_ffff;
+
+/// Collects the values of a key's fields.
+#[derive(Default)]
+struct Builder {
+    src: u128,
+    dst: u128,
+    rest: u64,
+    has_ports: u8,
+    other: u128,
+}
+
+impl Builder {
+    #[inline]
+    fn add(&mut self, place: KeyField, value: u128) {
+        match place {
+            KeyField::Header(Field::IpSrc) => (self.src, self.rest) = (value, self.rest | HAS_SRC),
+            KeyField::Header(Field::IpDst) => (self.dst, self.rest) = (value, self.rest | HAS_DST),
+            KeyField::Header(Field::L4Src) => {
+                self.rest |= (value as u64) << 48;
+                self.has_ports |= 1;
+            }
+            KeyField::Header(Field::L4Dst) => {
+                self.rest |= (value as u64) << 32;
+                self.has_ports |= 2;
+            }
+            KeyField::Header(Field::In) => self.rest |= (value as u64) << 16,
+            KeyField::Header(Field::IpProto) => self.rest |= (value as u64) << 8,
+            KeyField::Header(field) => self.other = self.other << field.bits() | value,
+            KeyField::Meta(_) => self.other = self.other << 64 | value,
+        }
+    }
+
+    #[inline]
+    fn key(self) -> ContextKey {
+        let rest = Rest(self.rest | if self.has_ports == 3 { HAS_PORTS } else { 0 });
+        let is_short = |has, address: u128| self.rest & has == 0 || address & MAPPED_MASK == MAPPED;
+        if is_short(HAS_SRC, self.src) && is_short(HAS_DST, self.dst) && self.other >> 64 == 0 {
+            let hosts = u64::from(self.src as u32) << 32 | u64::from(self.dst as u32);
+            return ContextKey::Short(ShortKey { hosts, rest, other: self.other as u64 });
+        }
+        let words = |value: u128| [(value >> 64) as u64, value as u64];
+        ContextKey::Long(LongKey { src: words(self.src), dst: words(self.dst), rest, other: words(self.other) })
+    }
+}
+
+impl Extractor {
+    /// The packet's key; `None` if the packet lacks one of the fields.
+    #[inline]
+    #[must_use]
+    pub fn key(&self, packet: &Packet, metadata: &Metadata) -> Option<ContextKey> {
+        if !packet.layers.contains(self.layers) {
+            return None;
+        }
+        let reverses = self.biflow && self.ends(packet, Field::reversed) < self.ends(packet, |field| field);
+        let mut key = Builder::default();
+        for (field, place) in self.fields.iter().zip(&self.places) {
+            let value = match *field {
+                KeyField::Header(header) => if reverses { header.reversed() } else { header }.get(packet),
+                KeyField::Meta(number) => metadata[usize::from(number)].into(),
+            };
+            key.add(*place, value);
+        }
+        Some(key.key())
+    }
+
+    /// The packet's sender, or with [`Field::reversed`] its receiver: address, port, Ethernet address, as far as the key has them.
+    #[inline]
+    fn ends(&self, packet: &Packet, of: impl Fn(Field) -> Field) -> (u128, u128, u128) {
+        let get = |field| if self.fields.contains(&KeyField::Header(field)) { of(field).get(packet) } else { 0 };
+        (get(Field::IpSrc), get(Field::L4Src), get(Field::EthSrc))
+    }
+
+    /// The key with these values of the fields, in the order of the program.
+    #[must_use]
+    pub fn key_of(&self, values: &[u128]) -> ContextKey {
+        let mut key = Builder::default();
+        self.places.iter().zip(values).for_each(|(place, value)| key.add(*place, *value));
+        key.key()
+    }
+
+    /// The bits of the fields that have no place of their own. At most [`OTHER_BITS`].
+    #[must_use]
+    pub(crate) fn other_bits(&self) -> u32 {
+        let bits = |field: &KeyField| match field {
+            KeyField::Header(
+                Field::IpSrc | Field::IpDst | Field::L4Src | Field::L4Dst | Field::In | Field::IpProto,
+            ) => 0,
+            KeyField::Header(other) => other.bits(),
+            KeyField::Meta(_) => 64,
+        };
+        self.fields.iter().map(bits).sum()
+    }
+}
