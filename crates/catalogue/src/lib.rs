@@ -189,6 +189,9 @@ impl<N: Function> Runs for Running<'_, N> {
 
 /// A configured function without its type: the operations that commands need, compiled once for each function.
 pub trait Program: Send + Sync {
+    /// Its description, with this configuration.
+    fn description(&self) -> Description;
+
     /// Fields that name a packet set, with this configuration.
     fn packet_set(&self) -> PacketSet;
 
@@ -326,6 +329,10 @@ pub struct Code {
 struct Loaded<N>(Arc<N>);
 
 impl<N: Function> Program for Loaded<N> {
+    fn description(&self) -> Description {
+        self.0.description()
+    }
+
     fn packet_set(&self) -> PacketSet {
         self.0.packet_set()
     }

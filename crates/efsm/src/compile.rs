@@ -180,7 +180,10 @@ impl Compiler {
                         let value = self.note(names::number(value, "a value", u64::MAX)).unwrap_or(0);
                         let number = globals.len() as u16;
                         if Field::of_name(&name.text).is_some() || names::is_reserved(&name.text) {
-                            self.error(name.place, format!("`{}` has a meaning of its own; choose another name", name.text));
+                            self.error(
+                                name.place,
+                                format!("`{}` has a meaning of its own; choose another name", name.text),
+                            );
                         }
                         self.add_name(&mut own_globals, name, number, "global register");
                         globals.push(value);
@@ -271,11 +274,15 @@ impl Compiler {
                 return None;
             }
             (None, Some((only, _)), None) | (None, None, Some((only, _))) => {
-                self.error(only.fields[0].place, "`lookup` and `update` come together; if both are the same, write `key`");
+                self.error(
+                    only.fields[0].place,
+                    "`lookup` and `update` come together; if both are the same, write `key`",
+                );
                 return None;
             }
         };
-        let (lookup, update) = (self.extractor(lookup, names), update.map(|update| (update, self.extractor(update, names))));
+        let (lookup, update) =
+            (self.extractor(lookup, names), update.map(|update| (update, self.extractor(update, names))));
         let update = update.map(|(words, update)| self.aligned(words, update, &lookup, names));
         let update = update.filter(|update| *update != lookup);
         Some(Keys { lookup, update })
@@ -319,8 +326,15 @@ impl Compiler {
             if let Some(field) = lonely {
                 let message = format!("`biflow` with {} needs {} too", field.name(), field.reversed().name());
                 self.error(place, message);
-            } else if new.fields.iter().all(|field| !matches!(field, KeyField::Header(field) if field.reversed() != *field)) {
-                self.error(place, "`biflow` needs the fields of both ends, as in `key biflow ip.src ip.dst l4.src l4.dst`");
+            } else if new
+                .fields
+                .iter()
+                .all(|field| !matches!(field, KeyField::Header(field) if field.reversed() != *field))
+            {
+                self.error(
+                    place,
+                    "`biflow` needs the fields of both ends, as in `key biflow ip.src ip.dst l4.src l4.dst`",
+                );
             }
         }
         new
@@ -349,7 +363,8 @@ impl Compiler {
         }
         for ((word, field), place) in words.fields.iter().zip(&update.fields).zip(&lookup.fields) {
             if bits(field) > bits(place) {
-                let message = format!("`{}` has {} bits, its place in the look-up key {}", word.text, bits(field), bits(place));
+                let message =
+                    format!("`{}` has {} bits, its place in the look-up key {}", word.text, bits(field), bits(place));
                 self.error(word.place, message);
             }
         }
@@ -399,7 +414,10 @@ impl Compiler {
             return Vec::new();
         }
         if preset.values.len() != key.fields.len() {
-            self.error(place, format!("the key has {} fields, here are {} values", key.fields.len(), preset.values.len()));
+            self.error(
+                place,
+                format!("the key has {} fields, here are {} values", key.fields.len(), preset.values.len()),
+            );
             return Vec::new();
         }
         let mut ranges = Vec::new();
@@ -417,7 +435,10 @@ impl Compiler {
                 return Vec::new();
             }
             if last < first || last - first >= u128::from(PRESETS_MAX) {
-                self.error(from.place, format!("{}..{} is not a range of at most {PRESETS_MAX} values", from.text, last));
+                self.error(
+                    from.place,
+                    format!("{}..{} is not a range of at most {PRESETS_MAX} values", from.text, last),
+                );
                 return Vec::new();
             }
             ranges.push((first, last));
@@ -458,7 +479,8 @@ impl Compiler {
             }
         }
         if let Some(at) = reached.iter().position(|reached| !reached) {
-            let message = format!("no packet comes to stage `{}`: no row of an earlier stage has `goto {0}`", stages[at].name);
+            let message =
+                format!("no packet comes to stage `{}`: no row of an earlier stage has `goto {0}`", stages[at].name);
             self.error(lines[at].name.place, message);
         }
     }

@@ -23,8 +23,8 @@ pub(crate) enum Kind<'a> {
 
 /// Longer signs come before their beginnings.
 pub(crate) const SIGNS: [&str; 26] = [
-    "->", "==", "!=", "<=", ">=", "<<", ">>", "..", "=", "<", ">", "+", "-", "*", "/", "%", "&", "|", "^", "(", ")", ",", ";", ":",
-    "!", "~",
+    "->", "==", "!=", "<=", ">=", "<<", ">>", "..", "=", "<", ">", "+", "-", "*", "/", "%", "&", "|", "^", "(", ")",
+    ",", ";", ":", "!", "~",
 ];
 
 /// The tokens of a line, and its comment without the `#`.
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(
             words("on new in=lan ip.dst=8.0.0.0/24 : state open idle 20s -> shut; r0 = r0+1 # 7"),
             [
-                "on", "new", "in", "[=]", "lan", "ip.dst", "[=]", "8.0.0.0", "[/]", "24", "[:]", "state", "open", "idle",
-                "20s", "[->]", "shut", "[;]", "r0", "[=]", "r0", "[+]", "1"
+                "on", "new", "in", "[=]", "lan", "ip.dst", "[=]", "8.0.0.0", "[/]", "24", "[:]", "state", "open",
+                "idle", "20s", "[->]", "shut", "[;]", "r0", "[=]", "r0", "[+]", "1"
             ]
         );
     }
@@ -111,9 +111,10 @@ mod tests {
     #[test]
     fn addresses_are_words() {
         assert_eq!(words("ip.src=fe80::1/64 :drop"), ["ip.src", "[=]", "fe80::1", "[/]", "64", "[:]", "drop"]);
-        assert_eq!(words("ip.src=::1 eth.src=02:00:00:00:00:01: drop"), [
-            "ip.src", "[=]", "::1", "eth.src", "[=]", "02:00:00:00:00:01", "[:]", "drop"
-        ]);
+        assert_eq!(
+            words("ip.src=::1 eth.src=02:00:00:00:00:01: drop"),
+            ["ip.src", "[=]", "::1", "eth.src", "[=]", "02:00:00:00:00:01", "[:]", "drop"]
+        );
         assert_eq!(words("ip.src=:: : drop"), ["ip.src", "[=]", "::", "[:]", "drop"]);
         assert_eq!(words("ip.src=fe80:: : drop"), ["ip.src", "[=]", "fe80::", "[:]", "drop"]);
         assert_eq!(words("preset 1..20 : state = key"), ["preset", "1", "[..]", "20", "[:]", "state", "[=]", "key"]);

@@ -39,11 +39,11 @@ mod print;
 mod step;
 pub mod syntax;
 
+pub use self::packet::{Field, Layers, Packet};
 pub use error::{Error, Place};
 pub use key::{ContextKey, LongKey, OTHER_BITS, ShortKey};
 pub use machine::Machine;
 pub use memory::MemoryStore;
-pub use self::packet::{Field, Layers, Packet};
 pub use parse::parse;
 pub use print::print;
 pub use step::{Context, Metadata, Outcome, Store, Timeouts};

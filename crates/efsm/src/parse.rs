@@ -29,7 +29,8 @@ pub fn parse(text: &str) -> Result<Vec<Line>, Vec<Error>> {
 
 fn line(text: &str, number: u32) -> Result<Line, Error> {
     let (tokens, comment) = tokens(text, number)?;
-    let end = Place { line: number, column: text.split('#').next().unwrap_or(text).trim_end().chars().count() as u32 + 1 };
+    let end =
+        Place { line: number, column: text.split('#').next().unwrap_or(text).trim_end().chars().count() as u32 + 1 };
     let item = if tokens.is_empty() { None } else { Some(Parser { tokens: &tokens, end }.item()?) };
     Ok(Line { item, comment: comment.map(ToOwned::to_owned), number })
 }
@@ -148,12 +149,17 @@ impl<'a> Parser<'_, 'a> {
         let found = self.tokens.first().copied();
         let comparison = match found.map(|token| token.kind) {
             Some(Kind::Sign("==")) => Some(Comparison::Equal),
-            Some(Kind::Sign(sign)) => Comparison::ALL.iter().find(|(_, text)| *text == sign).map(|(comparison, _)| *comparison),
+            Some(Kind::Sign(sign)) => {
+                Comparison::ALL.iter().find(|(_, text)| *text == sign).map(|(comparison, _)| *comparison)
+            }
             _ => None,
         };
         let Some(comparison) = comparison else {
             let place = found.map_or(self.end, |token| token.place);
-            return Err(Error::new(place, format!("`{}` is not compared with anything: write =, !=, <, <=, > or >=", left.text)));
+            return Err(Error::new(
+                place,
+                format!("`{}` is not compared with anything: write =, !=, <, <=, > or >=", left.text),
+            ));
         };
         self.tokens = &self.tokens[1..];
         let right = self.word("a value")?;
@@ -207,7 +213,12 @@ impl<'a> Parser<'_, 'a> {
         let kind = match word {
             "idle" => TimeoutKind::Idle,
             "hard" => TimeoutKind::Hard,
-            _ => return Err(Error::new(place, format!("`{word}` can't stand behind a state: write `idle 20s` or `hard 20s`"))),
+            _ => {
+                return Err(Error::new(
+                    place,
+                    format!("`{word}` can't stand behind a state: write `idle 20s` or `hard 20s`"),
+                ));
+            }
         };
         self.tokens = &self.tokens[1..];
         let span = self.word("how long, as in `20s`")?;

@@ -17,7 +17,8 @@ pub fn print(lines: &[Line]) -> String {
     // A stage's lines are aligned with each other, as are those before the first stage.
     for block in lines.chunk_by(|_, next| !matches!(next.item, Some(Item::Stage(_)))) {
         let halves: Vec<_> = block.iter().map(halves).collect();
-        let colon = halves.iter().filter(|(_, actions)| actions.is_some()).map(|(left, _)| width(left)).max().unwrap_or(0);
+        let colon =
+            halves.iter().filter(|(_, actions)| actions.is_some()).map(|(left, _)| width(left)).max().unwrap_or(0);
         let texts: Vec<String> = halves
             .into_iter()
             .map(|(left, actions)| match actions {
@@ -25,7 +26,8 @@ pub fn print(lines: &[Line]) -> String {
                 None => left,
             })
             .collect();
-        let of_rows = |(text, line): (&String, &Line)| (line.comment.is_some() && is_aligned(line)).then_some(width(text));
+        let of_rows =
+            |(text, line): (&String, &Line)| (line.comment.is_some() && is_aligned(line)).then_some(width(text));
         let comments = texts.iter().zip(block).filter_map(of_rows).max().unwrap_or(0);
         for (text, line) in texts.iter().zip(block) {
             let column = if is_aligned(line) { comments } else { 0 };

@@ -4,8 +4,8 @@ use ::packet::Nanos;
 
 use crate::key::ContextKey;
 use crate::machine::{
-    Assignment, Condition, Function, Machine, META_MAX, Next, Operand, Preset, REGISTER_WORDS, Row, SetState, Stage, Target,
-    Timeout, Value,
+    Assignment, Condition, Function, META_MAX, Machine, Next, Operand, Preset, REGISTER_WORDS, Row, SetState, Stage,
+    Target, Timeout, Value,
 };
 use crate::packet::Packet;
 use crate::syntax::{Comparison, Operator};
@@ -290,7 +290,8 @@ impl Before<'_> {
                 Target::Register(word) => after.context.registers[usize::from(word)] = value as u64,
                 Target::Wide(word) => {
                     let word = usize::from(word);
-                    (after.context.registers[word], after.context.registers[word + 1]) = ((value >> 64) as u64, value as u64);
+                    (after.context.registers[word], after.context.registers[word + 1]) =
+                        ((value >> 64) as u64, value as u64);
                 }
                 Target::Global(_) => {}
             }

@@ -56,7 +56,9 @@ impl Router {
         let end = |address: u128, port| format!("{}:{port}", std::net::Ipv6Addr::from_bits(address).to_canonical());
         let (src, dst) = (end(packet.src, packet.src_port), end(packet.dst, packet.dst_port));
         match outcome {
-            Outcome::Out(port) => format!("{} to {}: {src} > {dst}", path.join(" "), self.machine.ports[usize::from(port)].0),
+            Outcome::Out(port) => {
+                format!("{} to {}: {src} > {dst}", path.join(" "), self.machine.ports[usize::from(port)].0)
+            }
             Outcome::Dropped => format!("{} dropped", path.join(" ")),
             Outcome::Missed(_) => format!("{} missed", path.join(" ")),
             Outcome::Keyless(_) => format!("{} keyless", path.join(" ")),

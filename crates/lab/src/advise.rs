@@ -232,26 +232,26 @@ pub fn advise<N: Function>(
     let percent = model.replay_percent(*cores);
     let options = Options { replay_percent: percent, ..plan.options };
     let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
-    let shares = *cores > 1 && EngineKind::Shared.accepts(&N::DESCRIPTION, *cores).is_ok();
+    let shares = *cores > 1 && EngineKind::Shared.accepts(&nf.description(), *cores).is_ok();
     let contention = match shares {
         true => Contention::measure(nf, trace, &Arc::new(turns), &plan, progress)?,
         false => None,
     };
     // If all packet sets share state, every packet waits for it.
-    let turns = if N::DESCRIPTION.sharing.is_any() { 1.0 } else { heaviest };
-    let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, *cores).is_ok();
+    let turns = if nf.description().sharing.is_any() { 1.0 } else { heaviest };
+    let replicates = EngineKind::Scr.accepts(&nf.description(), *cores).is_ok();
     let spill = Spill::measure(if replicates { flows } else { 0 }, *cores);
     let lens = trace.packets().iter().map(|packet| f64::from(packet.wire_len));
     let mean_bytes = lens.sum::<f64>() / trace.len().max(1) as f64;
     let costs = Costs { model, dispatch_here, spread, spill, contention, turns, wire: *wire, mean_bytes };
     let (mut forecasts, mut refused) = (Vec::new(), Vec::new());
     for engine in EngineKind::ALL {
-        if let Some(why) = unpredicted::<N>(engine, contention.is_some(), heaviest > 0.0, *cores) {
+        if let Some(why) = unpredicted(&**nf, engine, contention.is_some(), heaviest > 0.0, *cores) {
             refused.push((engine, why.to_owned()));
             continue;
         }
         let most = if engine == EngineKind::Sequential { 1 } else { *cores };
-        if let Err(reason) = engine.accepts(&N::DESCRIPTION, most) {
+        if let Err(reason) = engine.accepts(&nf.description(), most) {
             refused.push((engine, reason));
             continue;
         }
@@ -289,13 +289,19 @@ pub fn advise<N: Function>(
 }
 
 /// Why there is no prediction for an engine that supports the function.
-fn unpredicted<N: Function>(engine: EngineKind, contention: bool, steps: bool, cores: usize) -> Option<&'static str> {
+fn unpredicted<N: Function>(
+    nf: &N,
+    engine: EngineKind,
+    contention: bool,
+    steps: bool,
+    cores: usize,
+) -> Option<&'static str> {
     match engine {
         EngineKind::Shared if cores > 1 && !steps => Some("none of these packets has state to share"),
         EngineKind::Shared if cores > 1 && !contention => {
             Some("its cost of sharing is measured on two cores, and this machine has one")
         }
-        EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => Some(
+        EngineKind::Transactional if nf.description().sharing.is_any() => Some(
             "its rate of failed transactions can't be predicted from the spread of packets; `millrace profile` measures it",
         ),
         EngineKind::Transactional => Some("packet sets share no state, so it is the same as `rss`"),
@@ -415,7 +421,7 @@ impl Sets {
             }
         }
         let waits =
-            |key: &_| N::DESCRIPTION.sharing.is_any() || most.as_ref().is_some_and(|(_, heaviest)| key == heaviest);
+            |key: &_| nf.description().sharing.is_any() || most.as_ref().is_some_and(|(_, heaviest)| key == heaviest);
         let mut turns = Trace::new();
         for record in history.records.iter().filter(|record| waits(&record.meta.key())) {
             let index = record.seq.0 as usize;

@@ -170,7 +170,7 @@ pub fn bench<N: Function>(
     let (mut of_two, mut of_eight) = (share_of(2)?, share_of(REPLICAS)?);
     let mut bare = plan.with_bare.then(|| Bare::new(trace, plan));
     let replicates =
-        plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&N::DESCRIPTION, REPLICAS).is_ok();
+        plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&nf.description(), REPLICAS).is_ok();
     let mut sequencers = replicates.then(|| Sequencers::new(nf, trace, REPLICAS, plan)).transpose()?;
     let searches = if plan.loss_free.is_some() { cases.len() } else { 0 };
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
@@ -330,8 +330,8 @@ fn informed<'a, N: Function>(
     remote: Remote,
     replays: &mut Vec<(usize, u32)>,
 ) -> Result<Cow<'a, BenchPlan>, BenchError> {
-    let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, cores).is_ok();
-    if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
+    let replicates = EngineKind::Scr.accepts(&nf.description(), cores).is_ok();
+    if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&nf.description(), cores).is_err() {
         return Ok(Cow::Borrowed(plan));
     }
     let with_percent =
@@ -358,13 +358,13 @@ fn case<N: Function>(
     cores: usize,
     plan: &BenchPlan,
 ) -> Result<Result<Box<dyn Case>, String>, BenchError> {
-    if let Err(reason) = engine.accepts(&N::DESCRIPTION, cores).and_then(|()| plan.options.tables.accepts(&**nf)) {
+    if let Err(reason) = engine.accepts(&nf.description(), cores).and_then(|()| plan.options.tables.accepts(&**nf)) {
         return Ok(Err(reason));
     }
     let nf = Arc::clone(nf);
     let options = &plan.options;
     let contends =
-        engine == EngineKind::Shared || engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any();
+        engine == EngineKind::Shared || engine == EngineKind::Transactional && nf.description().sharing.is_any();
     if contends && cores > cpus().len() {
         let have = cpus().len();
         return Ok(Err(format!(

@@ -170,7 +170,7 @@ impl<N: Function> Bench<'_, N> {
                     continue;
                 }
                 if let Err(reason) =
-                    engine.accepts(&N::DESCRIPTION, cores).and_then(|()| plan.options.tables.accepts(&**self.nf))
+                    engine.accepts(&self.nf.description(), cores).and_then(|()| plan.options.tables.accepts(&**self.nf))
                 {
                     verified.refused.push((engine, cores, reason));
                     continue;
@@ -233,10 +233,10 @@ impl<N: Function> Bench<'_, N> {
         if engine.moves_state() {
             return self.run_sharded(sharded_instance(engine, nf, cores, options), case, oracle, len);
         }
-        if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
+        if engine == EngineKind::Transactional && self.nf.description().sharing.is_any() {
             return self.run_transacted(case, oracle, len);
         }
-        match engine.guarantee(N::DESCRIPTION.sharing) {
+        match engine.guarantee(self.nf.description().sharing) {
             Guarantee::Identical | Guarantee::IdenticalPerPacketSet => {
                 self.run_private(private_instance(engine, nf, cores, options), case, oracle, len)
             }
@@ -294,7 +294,7 @@ impl<N: Function> Bench<'_, N> {
         let packets = self.observe_run(&mut instance, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&instance).was_full();
         let agreement = Agreement { full, moves: 0 };
-        if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
+        if full && case.engine.guarantee(self.nf.description().sharing) == Guarantee::IdenticalPerPacketSet {
             return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;

@@ -85,7 +85,7 @@ pub fn lossy<N: Function>(
             plan.cores
         ));
     }
-    if let Err(reason) = EngineKind::Scr.accepts(&N::DESCRIPTION, plan.cores) {
+    if let Err(reason) = EngineKind::Scr.accepts(&nf.description(), plan.cores) {
         return refuse(reason);
     }
     if trace.len() < plan.cores {

@@ -43,7 +43,7 @@ impl ProfilePlan {
 
     /// Refuses functions and numbers of cores that can't be profiled.
     pub(crate) fn accepts<N: Function>(&self, nf: &N) -> Result<(), BenchError> {
-        let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, self.cores);
+        let accepted = EngineKind::Transactional.accepts(&nf.description(), self.cores);
         accepted.and_then(|()| self.options.tables.accepts(nf)).map_err(BenchError::Refused)?;
         let have = cpus().len();
         if self.cores > have {
@@ -202,7 +202,7 @@ pub fn profile<N: Function>(
 ) -> Result<Profile, BenchError> {
     plan.accepts(&**nf)?;
     let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
-    let found = if N::DESCRIPTION.sharing.is_any() {
+    let found = if nf.description().sharing.is_any() {
         let instance = |profile| transacted_instance(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
         rounds([instance(false), instance(true)], trace, plan, progress)?
     } else {
@@ -211,7 +211,7 @@ pub fn profile<N: Function>(
     };
     let Found { mpps, transactions, cores, passed, dropped, loaded } = found;
     let [mpps, mpps_recorded] = mpps.map(|figures| Spread::of(&figures).expect("a profile has rounds"));
-    let shares = N::DESCRIPTION.sharing.is_any();
+    let shares = nf.description().sharing.is_any();
     let packets = trace.len();
     Ok(Profile {
         shares,

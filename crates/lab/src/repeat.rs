@@ -35,7 +35,7 @@ pub fn repeat<N: Function>(
     more: &mut dyn FnMut(&Repeated) -> bool,
 ) -> Result<Repeated, BenchError> {
     plan.accepts(&**nf)?;
-    if N::DESCRIPTION.sharing.is_any() {
+    if nf.description().sharing.is_any() {
         rounds(transacted_instance(Arc::clone(nf), plan.cores, &plan.options), trace, plan, more)
     } else {
         rounds(

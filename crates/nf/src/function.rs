@@ -138,6 +138,12 @@ pub trait NetworkFunction:
     /// Builds new frames, for [`Verdict::Transform`] (encryption, for example). `None` if the function never returns that verdict.
     const TRANSFORM: Option<Transform<Self>> = None;
 
+    /// The description of the function with its configuration. It may differ from [`DESCRIPTION`](Self::DESCRIPTION) in
+    /// [`sharing`](Description::sharing) alone, where the configuration decides what packet sets share.
+    fn description(&self) -> Description {
+        Self::DESCRIPTION
+    }
+
     /// The header fields that [`Meta::key`] is made of. Cards, and cores that share a capture, choose the core of a TCP or UDP packet by
     /// these fields alone, so the key must not depend on other fields. If the key is not one of the packet's own fields, return
     /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection): engines then call `key`.

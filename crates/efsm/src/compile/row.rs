@@ -72,12 +72,18 @@ impl Scope<'_> {
         }
         match next {
             Some(next) => compiled.next = next,
-            None => note(Error::new(row.state.place, "the row doesn't say where the packet goes: add `goto STAGE`, `out PORT` or `drop`")),
+            None => note(Error::new(
+                row.state.place,
+                "the row doesn't say where the packet goes: add `goto STAGE`, `out PORT` or `drop`",
+            )),
         }
         let of_context = |assignment: &Assignment| matches!(assignment.target, Target::Register(_) | Target::Wide(_));
         compiled.updates = compiled.set_state.is_some() || compiled.assignments.iter().any(of_context);
         if compiled.updates && !has_contexts {
-            note(Error::new(row.state.place, "the stage has no key, so it has no contexts to update: add `key FIELD ...`"));
+            note(Error::new(
+                row.state.place,
+                "the stage has no key, so it has no contexts to update: add `key FIELD ...`",
+            ));
         }
         let globals = compiled.assignments.iter().filter(|known| matches!(known.target, Target::Global(_))).count();
         if globals > GLOBALS_SET_MAX {
@@ -162,7 +168,11 @@ impl Scope<'_> {
             Some((_, state)) => Ok(*state),
             None => names::number(word, "a state", u64::MAX).map_err(|_| {
                 let known: Vec<_> = self.states.iter().map(|(name, _)| name.as_str()).collect();
-                let known = if known.is_empty() { "declare it by `states`".into() } else { format!("states are {}", known.join(", ")) };
+                let known = if known.is_empty() {
+                    "declare it by `states`".into()
+                } else {
+                    format!("states are {}", known.join(", "))
+                };
                 Error::new(word.place, format!("no state `{}`: {known}, or write a number", word.text))
             }),
         }
@@ -181,7 +191,10 @@ impl Scope<'_> {
             && bits < 128
             && value >> bits != 0
         {
-            return Err(Error::new(right.place, format!("{} doesn't fit in the {bits} bits of `{}`", right.text, left.text)));
+            return Err(Error::new(
+                right.place,
+                format!("{} doesn't fit in the {bits} bits of `{}`", right.text, left.text),
+            ));
         }
         if left_operand == Operand::Header(Field::In) && matches!(right_operand, Operand::Constant(_)) {
             self.port(right)?;
@@ -198,7 +211,8 @@ impl Scope<'_> {
         if let Operand::Constant(value) = right_operand
             && value & !mask_bits != 0
         {
-            let message = format!("{} has bits outside of the mask {}", right.text, mask.as_ref().map_or("", |mask| &mask.text));
+            let message =
+                format!("{} has bits outside of the mask {}", right.text, mask.as_ref().map_or("", |mask| &mask.text));
             return Err(Error::new(right.place, message));
         }
         let layers = [left_operand, right_operand].into_iter().fold(Layers::NONE, |layers, operand| match operand {
@@ -274,7 +288,8 @@ impl Scope<'_> {
             Operand::Global(number) => Target::Global(number),
             Operand::Header(field) if field.is_writable() => Target::Header(field),
             Operand::Header(field) => {
-                let writable: Vec<_> = Field::ALL.iter().filter(|(field, ..)| field.is_writable()).map(|(_, name, ..)| *name).collect();
+                let writable: Vec<_> =
+                    Field::ALL.iter().filter(|(field, ..)| field.is_writable()).map(|(_, name, ..)| *name).collect();
                 let message = format!("`{}` can't be changed; what can be is {}", field.name(), writable.join(", "));
                 return Err(Error::new(word.place, message));
             }
@@ -299,7 +314,10 @@ impl Scope<'_> {
             Expression::Call(name, words) => {
                 let Some((function, _, count)) = Function::ALL.iter().find(|(_, known, _)| *known == name.text) else {
                     let known: Vec<_> = Function::ALL.iter().map(|(_, name, _)| *name).collect();
-                    return Err(Error::new(name.place, format!("no function `{}`: functions are {}", name.text, known.join(", "))));
+                    return Err(Error::new(
+                        name.place,
+                        format!("no function `{}`: functions are {}", name.text, known.join(", ")),
+                    ));
                 };
                 if words.len() != *count {
                     let message = format!("`{}` takes {count} arguments, not {}", name.text, words.len());
@@ -340,8 +358,14 @@ impl Scope<'_> {
     fn goto(&self, word: &Word) -> Result<Next, Error> {
         match self.names.stages.iter().position(|stage| *stage == word.text) {
             Some(stage) if stage > self.at => Ok(Next::Goto(stage as u16)),
-            Some(_) => Err(Error::new(word.place, format!("stage `{}` is not below this one; packets go down only", word.text))),
-            None => Err(Error::new(word.place, format!("no stage `{}`: stages are {}", word.text, self.names.stages.join(", ")))),
+            Some(_) => Err(Error::new(
+                word.place,
+                format!("stage `{}` is not below this one; packets go down only", word.text),
+            )),
+            None => Err(Error::new(
+                word.place,
+                format!("no stage `{}`: stages are {}", word.text, self.names.stages.join(", ")),
+            )),
         }
     }
 

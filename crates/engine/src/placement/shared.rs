@@ -69,7 +69,7 @@ impl<N: NetworkFunction> Shared<N> {
     /// Handles for `cores` cores on one table of `sizing` flows.
     #[must_use]
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        match (N::DESCRIPTION.sharing, N::Flow::STORED) {
+        match (nf.description().sharing, N::Flow::STORED) {
             (Sharing::Nothing, true) if N::Speed::ADDS && tables.guard == EntryGuard::Atomic => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Sums(handle))).collect()

@@ -53,7 +53,7 @@ impl<N: NetworkFunction> Striped<N> {
     /// Handles for `cores` cores on one table of `sizing` flows.
     #[must_use]
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        let count = match N::DESCRIPTION.sharing {
+        let count = match nf.description().sharing {
             Sharing::Nothing => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
             Sharing::Shares(_) => 1,
         };

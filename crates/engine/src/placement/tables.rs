@@ -49,13 +49,13 @@ impl Tables {
     ///
     /// # Errors
     /// The reason why not, as a sentence.
-    pub fn accepts<N: NetworkFunction>(&self, _: &N) -> Result<(), String> {
+    pub fn accepts<N: NetworkFunction>(&self, nf: &N) -> Result<(), String> {
         let name = N::DESCRIPTION.name;
         if !N::Flow::STORED && *self != Self::default() {
             return Err(format!("{name} has no flow tables, so the options of flow tables can't be used with it"));
         }
         if self.guard == EntryGuard::Atomic {
-            adds_up(name, N::Speed::ADDS, N::DESCRIPTION.sharing)?;
+            adds_up(name, N::Speed::ADDS, nf.description().sharing)?;
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
             return Err(format!(

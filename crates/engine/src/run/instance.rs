@@ -56,7 +56,7 @@ pub fn private_instance<N: NetworkFunction>(
     let owns = match kind {
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => true,
         // If packet sets share nothing, there is nothing to run transactions on.
-        EngineKind::Transactional => !N::DESCRIPTION.sharing.is_any(),
+        EngineKind::Transactional => !nf.description().sharing.is_any(),
         EngineKind::Shared | EngineKind::RssPlusPlus | EngineKind::Hybrid => false,
     };
     assert!(owns, "{kind} has no private state");

@@ -118,13 +118,13 @@ fn run_with_mail<N: Function>(
     control: &Control,
     mail: &Mail<N>,
 ) -> Result<Outcome, EngineError> {
-    kind.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
+    kind.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(EngineError::Refused)?;
     }
     match kind {
-        EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
+        EngineKind::Transactional if nf.description().sharing.is_any() => {
             drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {

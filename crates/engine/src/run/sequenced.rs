@@ -34,7 +34,7 @@ pub fn run_sequenced<N: NetworkFunction>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
-    EngineKind::Scr.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
+    EngineKind::Scr.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
     if let Some(link) = &options.link {
         link.accepts(EngineKind::Scr, cores).map_err(EngineError::Refused)?;

@@ -85,6 +85,7 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    let description = program.description();
     let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
     // Costs are measured with one core, with one of eight replicas, and with two cores that share.
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
@@ -94,7 +95,6 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let mut question = question(args.cores, options, usize::from(args.rounds), args.round_packets);
     (question.dispatch_ns, question.wire, question.plan.far_line_ns) = (args.dispatch, wire, args.far_line);
     let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
-    let description = entry.description();
     let input = &args.source.captures;
     let here = match input.is_given() && input.pipe().is_none() {
         true => {
@@ -102,15 +102,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
             let (function, again) = (description.name, again(&args.configuration, &args.table_options));
             let plan = trial::Plan { function, again, input, writes, format, cores, packets: None, rounds, at_most };
-            Some(trying(description, &plan, "advise", args.json)?)
+            Some(trying(&description, &plan, "advise", args.json)?)
         }
         false => None,
     };
     let answer = Answer { advice: &advice, here: here.as_ref(), cores: args.cores, given: args.dispatch.is_some() };
     if args.json {
-        print_json(&json(description, &traffic.name, &answer))
+        print_json(&json(&description, &traffic.name, &answer))
     } else {
-        print(&text(description, &traffic.name, &answer))
+        print(&text(&description, &traffic.name, &answer))
     }
 }
 

@@ -34,10 +34,10 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let description = entry.description();
+    let description = program.description();
     let Sizing { flows, flows_v6 } = program.sizing();
     let remark = program.remark(&Fates { received: 0, dropped: &[0; Reason::COUNT] });
-    let takes = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(description, 2).is_ok();
+    let takes = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(&description, 2).is_ok();
     let engines: Vec<&str> = EngineKind::ALL.iter().filter(|kind| takes(kind)).map(|kind| kind.name()).collect();
     if args.json {
         return print_json(&json!({

@@ -73,7 +73,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let trace = Arc::new(Trace::load(&mut reader, usize::MAX)?);
 
     let cores = machine_cores().min(8);
-    let kind = fitting(entry, cores)?;
+    let kind = fitting(&program.description(), cores)?;
     let mut queue = MemoryQueue::new(Arc::clone(&trace), 256);
     let control = Control::default();
     let outcome =

@@ -9,7 +9,7 @@ use engine::EngineKind;
 use super::failure::Failed;
 use super::word;
 use crate::print::number;
-use catalogue::CatalogueEntry;
+use nf::Description;
 
 /// An engine, or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,13 +142,13 @@ pub(crate) fn command() -> String {
 }
 
 /// The default engine: `sequential` on one core; on several cores the first of `rss`, `scr` and `shared` that supports the function.
-pub(super) fn fitting(entry: &CatalogueEntry, cores: usize) -> Result<EngineKind, Failed> {
+pub(super) fn fitting(description: &Description, cores: usize) -> Result<EngineKind, Failed> {
     if cores == 1 {
         return Ok(EngineKind::Sequential);
     }
     let by_speed = [EngineKind::Rss, EngineKind::Scr, EngineKind::Shared];
-    let taking = by_speed.into_iter().find(|kind| kind.accepts(entry.description(), cores).is_ok());
-    taking.ok_or_else(|| Failed::usage(format_args!("no engine can run {} on {cores} cores", entry.description().name)))
+    let taking = by_speed.into_iter().find(|kind| kind.accepts(description, cores).is_ok());
+    taking.ok_or_else(|| Failed::usage(format_args!("no engine can run {} on {cores} cores", description.name)))
 }
 
 #[cfg(test)]

@@ -103,6 +103,7 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    let description = program.description();
     let input = &args.input.captures;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
@@ -134,8 +135,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             args.steering_options.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
             let again = advise::again(&args.configuration, &args.table_options);
-            let (description, most) = (entry.description(), (args.cores, args.packets));
-            let here = advise::tried(description, again, input, output, format, most, args.json)?;
+            let (about, most) = (&description, (args.cores, args.packets));
+            let here = advise::tried(about, again, input, output, format, most, args.json)?;
             let (kind, cores) = (here.best().engine, here.best().cores);
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
@@ -151,9 +152,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (kind, cores)
         }
         Some(Wanted::One(kind)) => (kind, args.cores),
-        None => (engines::fitting(entry, args.cores)?, args.cores),
+        None => (engines::fitting(&description, args.cores)?, args.cores),
     };
-    kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
+    kind.accepts(&description, cores).map_err(Failed::usage)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
         args.steering_options.set(&[kind], cores, &mut options)?;
     }
@@ -169,12 +170,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         capture.refuse_mixed_links()?;
     }
     let format = capture.reader().format();
-    let watched_drops = args.dropped.watch(&mut capture, &format, entry.description().drop_reasons)?;
+    let watched_drops = args.dropped.watch(&mut capture, &format, &description.drop_reasons)?;
 
     detail(|| {
         let on = counted(cores as u64, "core", "cores");
         let source = input.name();
-        let (name, seed) = (entry.description().name, options.seed);
+        let (name, seed) = (&description.name, options.seed);
         let config = args.configuration.again();
         format!("{source}: {name}{config} under {kind} on {on}, seed {seed}\n")
     });
@@ -200,7 +201,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let counters = &outcome.counters;
     let fates = Fates { received: counters.received, dropped: &counters.dropped };
     let run = Run {
-        description: entry.description(),
+        description: &description,
         kind,
         cores,
         seed: options.seed,
@@ -232,7 +233,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
-        None => declared(entry.description(), counters),
+        None => declared(&description, counters),
         Some(error) => Err(report(error, place, args)),
     }
 }

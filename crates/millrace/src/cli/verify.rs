@@ -77,6 +77,7 @@ struct Row {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    let description = program.description();
     if let Some(path) = &args.save_prefix {
         files::refuse_output(path, None)?;
     }
@@ -105,9 +106,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         (Some(_) | None, _) => None,
     };
     if args.json {
-        print_json(&json(args, entry.description(), &traffic.name, &traffic.trace, &rows, saved))?;
+        print_json(&json(args, &description, &traffic.name, &traffic.trace, &rows, saved))?;
     } else {
-        print(&text(args, entry.description(), &traffic.name, &traffic.trace, &rows))?;
+        print(&text(args, &description, &traffic.name, &traffic.trace, &rows))?;
         if let Some(mismatch) = failed {
             note(&explain(args, mismatch, saved));
         }
