@@ -17,7 +17,7 @@ use engine::{
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
-use nf::{Fingerprint, Function, KeyOf, Meta, NetworkFunction, Reason, local_fingerprint};
+use nf::{Count, Fingerprint, Function, KeyOf, Meta, NetworkFunction, PacketCounts, Reason, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
@@ -152,6 +152,8 @@ struct Observed<N: Function> {
     was_full: bool,
     /// Flows that were opened.
     opened: u64,
+    /// What the function counted.
+    counts: Vec<Count>,
 }
 
 struct Bench<'a, N> {
@@ -223,6 +225,7 @@ impl<N: Function> Bench<'_, N> {
             shared: local_fingerprint(&**self.nf, place.shared()).value(),
             was_full: counters.was_full(),
             opened: counters.opened,
+            counts: Inspect::packet_counts(&instance).totals(),
         }
     }
 
@@ -261,6 +264,7 @@ impl<N: Function> Bench<'_, N> {
         }
         let [one, other] = [&mut again, &mut together].map(|instance| instance.fingerprint().value());
         compare_shared(one, other)?;
+        compare_counts(&again.packet_counts().totals(), &together.packet_counts())?;
         if case.cores == 1 {
             compare_packets(&oracle.packets, &packets)?;
             compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
@@ -327,6 +331,7 @@ impl<N: Function> Bench<'_, N> {
             let first = instance.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
             compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
         }
+        compare_counts(&oracle.counts, &instance.packet_counts())?;
         Ok(agreement)
     }
 
@@ -349,7 +354,7 @@ impl<N: Function> Bench<'_, N> {
         if replicas == 0 {
             compare_flows::<N>(&oracle.flows, &sorted(instance.flows(now).into_iter()), "all shards")?;
         }
-        Ok(())
+        compare_counts(&oracle.counts, &instance.packet_counts())
     }
 
     fn run_shared(
@@ -379,6 +384,7 @@ impl<N: Function> Bench<'_, N> {
         // Packets without a step have the oracle's verdict; the replay overwrites the others.
         let mut expected = oracle.packets.clone();
         let now = last_time(self.trace, len);
+        let mut counts = PacketCounts::new(self.nf.counters());
         let places = instance.workers.iter().map(engine::Worker::place);
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
             // The same size as in the run: the size of a table sets the levels of its timing wheel, so it affects when flows expire, and
@@ -391,11 +397,13 @@ impl<N: Function> Bench<'_, N> {
             }
             replay.workers[0].process(&mut batch);
             observe(&mut batch, self.trace, &mut expected);
+            counts.add(&replay.packet_counts());
             let replayed = replay.workers[0].place();
             compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
             let expected = local_fingerprint(&**self.nf, replayed.shared()).value();
             shared.into_iter().try_for_each(|shared| compare_shared(expected, shared))?;
         }
+        compare_counts(&counts.totals(), &instance.packet_counts())?;
         compare_packets(&expected, packets)
     }
 
@@ -691,6 +699,16 @@ fn compare_flows<N: Function>(
     let first = expected.iter().zip(got).position(|(expected, got)| expected != got);
     let index = first.unwrap_or_else(|| expected.len().min(got.len()));
     Err(Difference { seq: None, expected: say(expected.get(index)), got: say(got.get(index)) })
+}
+
+fn compare_counts(expected: &[Count], got: &PacketCounts) -> Result<(), Difference> {
+    let got = got.totals();
+    let Some(number) = expected.iter().zip(&got).position(|(expected, got)| expected != got) else { return Ok(()) };
+    let say = |counts: &[Count]| {
+        let Count { packets, bytes } = counts[number];
+        format!("counter {number} with {packets} packets and {bytes} bytes")
+    };
+    Err(Difference { seq: None, expected: say(expected), got: say(&got) })
 }
 
 fn compare_shared(expected: u64, got: u64) -> Result<(), Difference> {

@@ -17,6 +17,7 @@ use synth::Frames;
 pub struct Driver<N: NetworkFunction> {
     function: N,
     shared: N::Shared<Local>,
+    counts: nf::PacketCounts,
     flows: HashMap<KeyOf<N>, DriverFlow<N::Flow>>,
     /// The armed deadlines, ties in the order in which they were armed.
     deadlines: BTreeMap<(Nanos, u64), KeyOf<N>>,
@@ -39,6 +40,7 @@ impl<N: NetworkFunction> Driver<N> {
     pub fn new(function: N) -> Self {
         Self {
             shared: function.shared(&Local::default()),
+            counts: nf::PacketCounts::new(function.counters()),
             function,
             flows: HashMap::new(),
             deadlines: BTreeMap::new(),
@@ -105,6 +107,9 @@ impl<N: NetworkFunction> Driver<N> {
         }
         let key = meta.key();
         let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq);
+        if N::COUNTS {
+            cx = cx.counting(Some(&self.counts));
+        }
         let mut entry = match self.flows.remove(&key) {
             Some(entry) => entry,
             None => match always(self.function.open(&mut cx, meta)) {
@@ -161,7 +166,7 @@ impl<N: NetworkFunction> Driver<N> {
         let entries = || -> nf::Entries<'_, N> {
             Box::new(self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline)))
         };
-        nf::local_report(&self.function, &nf::FlowList::new(&entries, self.now), &self.shared)
+        nf::local_report(&self.function, &nf::FlowList::new(&entries, self.now), &self.shared, &self.counts)
     }
 
     /// The digest of the shared state.

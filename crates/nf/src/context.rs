@@ -3,6 +3,7 @@
 use memory::Memory;
 use packet::{Nanos, Seq};
 
+use crate::counts::PacketCounts;
 use crate::function::NetworkFunction;
 
 /// What a handler gets besides the packet and the flow: packet time, shared state with its transaction, and the packet set's timers.
@@ -16,6 +17,7 @@ pub struct Context<'a, N: NetworkFunction, M: Memory> {
     now: Nanos,
     seq: Seq,
     effects: Effects,
+    counts: Option<&'a PacketCounts>,
 }
 
 /// What a step requests for its own packet set. The engine carries it out after the step has committed.
@@ -34,7 +36,33 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     #[inline]
     #[must_use]
     pub fn new(shared: &'a N::Shared<M>, tx: M::Tx<'a>, now: Nanos, seq: Seq) -> Self {
-        Self { shared, tx, now, seq, effects: Effects::default() }
+        Self { shared, tx, now, seq, effects: Effects::default(), counts: None }
+    }
+
+    /// The same, with the counters that [`count`](Self::count) adds to; `None` for a replayed packet, which another core counts. For
+    /// engines.
+    #[inline]
+    #[must_use]
+    pub fn counting(self, counts: Option<&'a PacketCounts>) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Counts the packet, of `bytes` bytes, under one of the function's [counters](NetworkFunction::counters).
+    ///
+    /// # Panics
+    /// If there is no such counter.
+    #[inline]
+    pub fn count(&self, number: usize, bytes: u32) {
+        if let Some(counts) = self.counts {
+            counts.count(number, bytes);
+        }
+    }
+
+    /// What all cores have counted, for the [report](NetworkFunction::report). In a step, what this core has counted, which must not
+    /// decide anything.
+    #[must_use]
+    pub const fn counts(&self) -> Option<&'a PacketCounts> {
+        self.counts
     }
 
     /// The packet's time. It never goes back.

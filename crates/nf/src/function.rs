@@ -8,6 +8,7 @@ use memory::{Local, LocalTx, Memory, Transactional};
 use packet::{FlowKey, Headers, Host, Nanos, Seq};
 
 use crate::context::Context;
+use crate::counts::PacketCounts;
 use crate::description::{Description, PacketSet};
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
@@ -137,6 +138,14 @@ pub trait NetworkFunction:
 
     /// Builds new frames, for [`Verdict::Transform`] (encryption, for example). `None` if the function never returns that verdict.
     const TRANSFORM: Option<Transform<Self>> = None;
+
+    /// True if the function counts packets by numbers of its own ([`Context::count`]), as a firewall counts by rule.
+    const COUNTS: bool = false;
+
+    /// The number of counters, if the function [counts](Self::COUNTS).
+    fn counters(&self) -> usize {
+        0
+    }
 
     /// The description of the function with its configuration. It may differ from [`DESCRIPTION`](Self::DESCRIPTION) in
     /// [`sharing`](Description::sharing) alone, where the configuration decides what packet sets share.
@@ -278,10 +287,16 @@ impl<'a, N: NetworkFunction> FlowList<'a, N> {
     }
 }
 
-/// The report on these flows and on shared state that one core owns.
+/// The report on these flows, on shared state that one core owns, and on what all cores have counted.
 #[must_use]
-pub fn local_report<N: NetworkFunction>(nf: &N, flows: &FlowList<'_, N>, shared: &N::Shared<Local>) -> Option<Report> {
-    match nf.report(&mut Context::<N, Local>::new(shared, LocalTx::default(), flows.now, Seq(0)), flows) {
+pub fn local_report<N: NetworkFunction>(
+    nf: &N,
+    flows: &FlowList<'_, N>,
+    shared: &N::Shared<Local>,
+    counts: &PacketCounts,
+) -> Option<Report> {
+    let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), flows.now, Seq(0)).counting(Some(counts));
+    match nf.report(&mut cx, flows) {
         Ok(report) => report,
         Err(never) => match never {},
     }

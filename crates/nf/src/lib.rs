@@ -78,6 +78,7 @@ extern crate alloc;
 extern crate std;
 
 mod context;
+mod counts;
 mod description;
 mod function;
 mod record;
@@ -87,6 +88,7 @@ mod transform;
 mod verdict;
 
 pub use context::{Context, Effects};
+pub use counts::{Count, PacketCounts};
 pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};
 pub use function::{
     Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Step, local_fingerprint,

@@ -12,7 +12,10 @@ use flow::index::AnyIndex;
 use flow::shared::{Entries, Fate, Guard, GuardedEntry, Locking, StepPermit, StripeGuard};
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, KeyOf, Meta, NetworkFunction, Report, Sizing, Verdict, local_fingerprint, local_report};
+use nf::{
+    Context, Effects, KeyOf, Meta, NetworkFunction, PacketCounts, Report, Sizing, Verdict, local_fingerprint,
+    local_report,
+};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -31,6 +34,7 @@ pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
     pass: G::Permit,
     /// Packet sets share nothing, so each core may have its own empty shared state.
     shared: N::Shared<Local>,
+    counts: PacketCounts,
     core: usize,
     /// Steps until this core ages the next stripe.
     until_round: u32,
@@ -78,6 +82,7 @@ impl Guarding for Locking {
             return None;
         }
         (entry.value, entry.now) = (flow, now);
+        step.moment.count();
         decided.take().into_iter().for_each(|decided| decided(&verdict));
         Some(None)
     }
@@ -131,6 +136,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             common: Arc::clone(&common),
             pass,
             shared: nf.shared(&Local::keyed(seed)),
+            counts: PacketCounts::attempting(nf.counters()),
             core,
             until_round: ROUND,
             // Cores start at different stripes, so they don't meet on their rounds.
@@ -186,7 +192,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 
     #[inline(always)]
     fn moment<'a>(&'a self, nf: &'a N, now: Nanos, seq: Seq) -> Moment<'a, N, G> {
-        Moment { nf, now, seq, common: &self.common, shared: &self.shared, core: self.core }
+        Moment { nf, now, seq, common: &self.common, shared: &self.shared, counts: &self.counts, core: self.core }
     }
 }
 
@@ -228,7 +234,11 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
         };
         let Some(decided) = decided else { return };
         match known {
-            Some((mut flow, now)) => decided(&step.packet(&mut flow, now).0),
+            Some((mut flow, now)) => {
+                let (verdict, _) = step.packet(&mut flow, now);
+                step.moment.count();
+                decided(&verdict);
+            }
             None => decided(&self.on_stripe(nf, lane)),
         }
     }
@@ -291,8 +301,12 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         flows
     }
 
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report> {
-        local_report(nf, flows, &self.shared)
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
+        local_report(nf, flows, &self.shared, counts)
+    }
+
+    fn add_counts(&self, total: &mut PacketCounts) {
+        total.add(&self.counts);
     }
 
     fn all_flow_counters(&self) -> FlowCounters {
@@ -329,6 +343,7 @@ struct Moment<'a, N: NetworkFunction, G: Guarding> {
     seq: Seq,
     common: &'a Common<N, G>,
     shared: &'a N::Shared<Local>,
+    counts: &'a PacketCounts,
     core: usize,
 }
 
@@ -416,6 +431,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             }
             entry.protected |= effects.assured;
             self.moment.commit(now);
+            self.moment.count();
             match effects.close {
                 true => ((KnownFlow::Closed(verdict), now), Fate::Goes),
                 false => ((KnownFlow::Stays(verdict), now), Fate::Changes),
@@ -452,12 +468,30 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         &'s self,
         stripe: &'s mut HeldStripe<'a, K, N::Flow, G>,
     ) -> Lifecycle<'s, N, LockedStripe<'s, 'a, K, N, G>, OnLocal<'s, N>> {
-        Lifecycle { nf: self.nf, store: LockedStripe { stripe, moment: self }, runner: OnLocal(self.shared) }
+        Lifecycle {
+            nf: self.nf,
+            store: LockedStripe { stripe, moment: self },
+            runner: OnLocal { shared: self.shared, counts: self.counting() },
+        }
     }
 
     #[inline(always)]
     fn context(&self, now: Nanos) -> Context<'_, N, Local> {
-        Context::new(self.shared, LocalTx::default(), now, self.seq)
+        let counts = self.counting();
+        counts.into_iter().for_each(PacketCounts::discard);
+        Context::new(self.shared, LocalTx::default(), now, self.seq).counting(counts)
+    }
+
+    /// Where the packet is counted; `None` for functions that don't count.
+    #[inline(always)]
+    fn counting(&self) -> Option<&PacketCounts> {
+        N::COUNTS.then_some(self.counts)
+    }
+
+    /// Counts what the step has counted, for it is not attempted again.
+    #[inline(always)]
+    fn count(&self) {
+        self.counting().into_iter().for_each(PacketCounts::commit);
     }
 
     /// Records the step, if steps are recorded. The stripe's lock is held.

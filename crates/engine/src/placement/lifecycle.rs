@@ -8,7 +8,7 @@ use core::convert::Infallible;
 
 use flow::{Ageing, Slot};
 use memory::{Local, LocalTx, Memory};
-use nf::{Context, Effects, Meta, NetworkFunction, Opened, Reason, Speed, Step, Verdict};
+use nf::{Context, Effects, Meta, NetworkFunction, Opened, PacketCounts, Reason, Speed, Step, Verdict};
 use packet::{Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -135,7 +135,10 @@ pub(crate) trait Runner<N: NetworkFunction> {
 }
 
 /// Runs handlers on memory that one core owns.
-pub(crate) struct OnLocal<'a, N: NetworkFunction>(pub(crate) &'a N::Shared<Local>);
+pub(crate) struct OnLocal<'a, N: NetworkFunction> {
+    pub(crate) shared: &'a N::Shared<Local>,
+    pub(crate) counts: Option<&'a PacketCounts>,
+}
 
 impl<N: NetworkFunction> Runner<N> for OnLocal<'_, N> {
     type Memory = Local;
@@ -147,7 +150,11 @@ impl<N: NetworkFunction> Runner<N> for OnLocal<'_, N> {
         seq: Seq,
         mut body: impl for<'x> FnMut(&mut Context<'x, N, Local>) -> Step<T, Local>,
     ) -> T {
-        always(body(&mut Context::new(self.0, LocalTx::default(), now, seq)))
+        let Self { shared, counts } = *self;
+        counts.into_iter().for_each(PacketCounts::discard);
+        let outcome = always(body(&mut Context::new(shared, LocalTx::default(), now, seq).counting(counts)));
+        counts.into_iter().for_each(PacketCounts::commit);
+        outcome
     }
 }
 

@@ -4,7 +4,7 @@ use core::hint::cold_path;
 
 use flow::{EntryMut, Hint, Slot};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, Sizing, Speed, Verdict};
+use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -18,6 +18,7 @@ pub struct Private<N: NetworkFunction> {
     seed: u64,
     tables: OwnedTables<N>,
     shared: N::Shared<Local>,
+    counts: PacketCounts,
 }
 
 /// The table of a packet's address family, with what its step needs.
@@ -26,6 +27,8 @@ struct Stepping<'a, N: NetworkFunction, K> {
     flows: &'a mut OwnedTable<K, N::Flow>,
     ledger: &'a mut Ledger,
     shared: &'a N::Shared<Local>,
+    /// Where the packet is counted; `None` for functions that don't count, and for replayed packets.
+    counts: Option<&'a PacketCounts>,
 }
 
 impl<N: NetworkFunction> Private<N> {
@@ -38,13 +41,24 @@ impl<N: NetworkFunction> Private<N> {
     /// Empty state with tables for `sizing` flows and these options.
     #[must_use]
     pub fn with_options(nf: &N, sizing: Sizing, seed: u64, options: Tables) -> Self {
-        Self { seed, tables: OwnedTables::new(sizing, seed, options), shared: nf.shared(&Local::keyed(seed)) }
+        Self {
+            seed,
+            tables: OwnedTables::new(sizing, seed, options),
+            shared: nf.shared(&Local::keyed(seed)),
+            counts: PacketCounts::new(nf.counters()),
+        }
     }
 
     /// The shared state.
     #[must_use]
     pub const fn shared(&self) -> &N::Shared<Local> {
         &self.shared
+    }
+
+    /// What this core has counted, if the function counts.
+    #[must_use]
+    pub const fn counts(&self) -> &PacketCounts {
+        &self.counts
     }
 
     /// Iterates over the flows alive at `now`, in no particular order.
@@ -106,7 +120,8 @@ impl<N: NetworkFunction> Private<N> {
     /// Takes the step of a function without flows.
     #[inline(always)]
     fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
-        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        let counts = counted::<N>(&self.counts, lane.replayed);
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq).counting(counts);
         match always(nf.open(&mut cx, lane.meta)) {
             // Matched by reference: a move would copy the verdict.
             Opened::Flow(mut flow) => match &nf.packet(&mut cx, &mut flow, lane.meta) {
@@ -157,10 +172,11 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         if !N::Flow::STORED {
             return self.stateless(nf, lane, decided);
         }
-        let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
+        let Self { tables: OwnedTables { v4, v6, ledger }, shared, counts, .. } = self;
+        let counts = counted::<N>(counts, lane.replayed);
         match lane.meta.key().family() {
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.step(key, lane, decided),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.step(key, lane, decided),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared, counts }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared, counts }.step(key, lane, decided),
         }
     }
 
@@ -168,15 +184,19 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
         N::Flow::STORED
             && match last.meta.key().family() {
-                Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.fold(&key, last, count, first),
-                Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.fold(&key, last, count, first),
+                Family::V4(key) => {
+                    Stepping { nf, flows: v4, ledger, shared, counts: None }.fold(&key, last, count, first)
+                }
+                Family::V6(key) => {
+                    Stepping { nf, flows: v6, ledger, shared, counts: None }.fold(&key, last, count, first)
+                }
             }
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
-        Stepping { nf, flows: v4, ledger, shared }.lifecycle().reclaim(now, last, AGE_UNITS)
-            || Stepping { nf, flows: v6, ledger, shared }.lifecycle().reclaim(now, last, AGE_UNITS)
+        Stepping { nf, flows: v4, ledger, shared, counts: None }.lifecycle().reclaim(now, last, AGE_UNITS)
+            || Stepping { nf, flows: v6, ledger, shared, counts: None }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
     fn flow_counters(&self) -> FlowCounters {
@@ -188,8 +208,8 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     /// The life cycle code for this table.
     #[inline]
     fn lifecycle(&mut self) -> Lifecycle<'_, N, Owned<'_, K, N::Flow>, OnLocal<'_, N>> {
-        let Self { nf, flows, ledger, shared } = self;
-        Lifecycle { nf, store: Owned { flows, ledger }, runner: OnLocal(*shared) }
+        let Self { nf, flows, ledger, shared, counts } = self;
+        Lifecycle { nf, store: Owned { flows, ledger }, runner: OnLocal { shared: *shared, counts: *counts } }
     }
 
     #[inline(always)]
@@ -206,7 +226,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
             }
             return decided(&lane.spill_to_memory(|lane| self.step_slowly(key, lane, is_absent)));
         };
-        let (slot, effects) = packet(self.nf, self.shared, entry, lane, decided);
+        let (slot, effects) = packet(self.nf, self.shared, self.counts, entry, lane, decided);
         if let Some(effects) = effects {
             lane.spill_to_memory(|lane| self.take_effect(slot, lane, effects));
         }
@@ -224,7 +244,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         };
         let mut decided = Verdict::forward();
         let entry = self.flows.table.entry(slot, lane.now);
-        let (slot, effects) = packet(self.nf, self.shared, entry, lane, |verdict| decided = *verdict);
+        let (slot, effects) = packet(self.nf, self.shared, self.counts, entry, lane, |verdict| decided = *verdict);
         if let Some(effects) = effects {
             self.take_effect(slot, lane, effects);
         }
@@ -267,7 +287,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     /// Refuses a packet without opening a flow. Inlined, so the verdict is not stored.
     #[inline(always)]
     fn refuse(&self, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
-        let mut cx = Context::new(self.shared, LocalTx::default(), lane.now, lane.seq);
+        let mut cx = Context::new(self.shared, LocalTx::default(), lane.now, lane.seq).counting(self.counts);
         match &always(self.nf.open(&mut cx, lane.meta)) {
             Opened::Refused(verdict) => decided(verdict),
             Opened::Flow(_) => unreachable!("the function refuses this packet"),
@@ -275,16 +295,23 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     }
 }
 
+/// Where a packet is counted; `None` for functions that don't count, and for replayed packets.
+#[inline(always)]
+fn counted<N: NetworkFunction>(counts: &PacketCounts, replayed: bool) -> Option<&PacketCounts> {
+    (N::COUNTS && !replayed).then_some(counts)
+}
+
 /// Calls `packet` with the flow. Returns the effects that must still be applied.
 #[inline(always)]
 fn packet<N: NetworkFunction, K: Key>(
     nf: &N,
     shared: &N::Shared<Local>,
+    counts: Option<&PacketCounts>,
     mut entry: EntryMut<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
     decided: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {
-    let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq);
+    let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq).counting(counts);
     let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
     let Effects { deadline, close, assured } = cx.effects();
     // Tested right after the handler: the common path then pays one branch for rare effects.

@@ -3,7 +3,7 @@
 
 use flow::shared::{Adding, Locking};
 use flow::{EntryGuard, Hint};
-use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Speed, Verdict};
+use nf::{Flow, NetworkFunction, PacketCounts, Report, Sharing, Sizing, Speed, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -38,8 +38,11 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// The function's report on `flows`, the flows of all cores.
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report>;
+    /// The function's report on `flows`, the flows of all cores, and `counts`, what they have counted.
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report>;
+
+    /// Adds what this core has counted. Over all cores, each packet is added once.
+    fn add_counts(&self, total: &mut PacketCounts);
 
     /// The flow counters of all cores.
     fn all_flow_counters(&self) -> FlowCounters;

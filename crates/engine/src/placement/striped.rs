@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
-use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
+use nf::{NetworkFunction, PacketCounts, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -18,6 +18,8 @@ use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 /// A core's handle on the stripes.
 pub(crate) struct Striped<N: NetworkFunction> {
     table: Arc<Stripes<N>>,
+    /// True for one of the handles.
+    is_first: bool,
 }
 
 /// A committed step, in the order of its stripe.
@@ -66,7 +68,7 @@ impl<N: NetworkFunction> Striped<N> {
             seed,
             recording: AtomicBool::new(false),
         });
-        (0..cores).map(|_| Self { table: Arc::clone(&table) }).collect()
+        (0..cores).map(|core| Self { table: Arc::clone(&table), is_first: core == 0 }).collect()
     }
 
     /// Calls `visit` with the state of each stripe.
@@ -100,9 +102,16 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report> {
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
         // If packet sets share state, there is only one stripe.
-        self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared()))
+        self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared(), counts))
+    }
+
+    /// All cores share the stripes, so the first handle adds them.
+    fn add_counts(&self, total: &mut PacketCounts) {
+        if self.is_first {
+            self.each(|state| total.add(state.counts()));
+        }
     }
 
     fn all_flow_counters(&self) -> FlowCounters {

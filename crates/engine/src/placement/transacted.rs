@@ -10,7 +10,8 @@ use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
 use memory::transactional::{Collision, CommitPosition, CoreHandle};
 use nf::{
-    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Speed, Step, Verdict,
+    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, PacketCounts, Report, Sizing, Speed,
+    Step, Verdict,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -37,6 +38,7 @@ struct Transactor {
     handle: CoreHandle,
     tally: Transactions,
     order: Order,
+    counts: PacketCounts,
 }
 
 /// The state that all cores share.
@@ -88,7 +90,12 @@ impl<N: Function> Transacted<N> {
         let of = |handle| Self {
             tables: OwnedTables::new(sizing, seed, tables),
             common: Arc::clone(&common),
-            transactor: Transactor { handle, tally: Transactions::default(), order: Order::Any },
+            transactor: Transactor {
+                handle,
+                tally: Transactions::default(),
+                order: Order::Any,
+                counts: PacketCounts::attempting(nf.counters()),
+            },
             seed,
             batch: BURST,
             verdicts: Box::new([Verdict::forward(); BURST]),
@@ -134,13 +141,25 @@ impl<N: Function> Transacted<N> {
         })
     }
 
-    /// The function's report at `now` on `flows`, the flows of all cores. Other cores must be idle. This transaction is neither recorded
+    /// What this core has counted, if the function counts.
+    pub(crate) const fn packet_counts(&self) -> &PacketCounts {
+        &self.transactor.counts
+    }
+
+    /// The function's report at `now` on `flows`, the flows of all cores, and `total`, what they have counted. Other cores must be idle. This transaction is neither recorded
     /// nor counted.
-    pub(crate) fn report(&mut self, nf: &N, flows: &nf::FlowList<'_, N>, now: Nanos) -> Option<Report> {
+    pub(crate) fn report(
+        &mut self,
+        nf: &N,
+        flows: &nf::FlowList<'_, N>,
+        total: PacketCounts,
+        now: Nanos,
+    ) -> Option<Report> {
         let Self { common, transactor, .. } = self;
         let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
+        let counts = std::mem::replace(&mut transactor.counts, total);
         let report = transactor.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
-        (transactor.order, transactor.tally) = (order, tally);
+        (transactor.order, transactor.tally, transactor.counts) = (order, tally, counts);
         report
     }
 
@@ -223,13 +242,15 @@ impl<N: Function> Placement<N> for Transacted<N> {
                 order.wait(transactor.handle.core());
             }
             let together = if let Order::Given(_) = transactor.order { 1 } else { (*batch).min(count - done) };
+            let counts = N::COUNTS.then_some(&transactor.counts);
+            counts.into_iter().for_each(PacketCounts::discard);
             let mut log = transactor.handle.log(&common.memory);
             let mut tx = log.attempt(aborts);
             let mut failed = false;
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
                 let lane = lane(at);
                 let (meta, now, seq) = (lane.meta, lane.now, lane.seq);
-                let mut cx = Context::new(&common.shared, tx, now, seq);
+                let mut cx = Context::new(&common.shared, tx, now, seq).counting(counts);
                 let outcome = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
                 match &outcome {
@@ -243,6 +264,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
             let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
             match outcome {
                 Ok(place) => {
+                    counts.into_iter().for_each(PacketCounts::commit);
                     transactor.committed(place, aborts, together);
                     (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| decided(at, verdict));
                     done += together;
@@ -297,10 +319,15 @@ impl Transactor {
         }
         for aborts in 0.. {
             let outcome = {
+                let counts = N::COUNTS.then_some(&self.counts);
+                counts.into_iter().for_each(PacketCounts::discard);
                 let mut log = self.handle.log(&common.memory);
-                let mut cx = Context::new(&common.shared, log.attempt(aborts), now, seq);
+                let mut cx = Context::new(&common.shared, log.attempt(aborts), now, seq).counting(counts);
                 match body(&mut cx) {
-                    Ok(value) => cx.tx.commit().map(|place| (value, place)),
+                    Ok(value) => cx.tx.commit().map(|place| {
+                        counts.into_iter().for_each(PacketCounts::commit);
+                        (value, place)
+                    }),
                     Err(_) => Err(cx.tx.abort()),
                 }
             };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, Report, local_report};
+use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, PacketCounts, Report, local_report};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -138,6 +138,9 @@ pub trait Inspect<N: NetworkFunction> {
     /// The most flows at one time, summed over shards.
     fn high_water(&self) -> usize;
 
+    /// What all cores have counted, if the function [counts](NetworkFunction::COUNTS): each packet once.
+    fn packet_counts(&self) -> PacketCounts;
+
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
@@ -211,7 +214,7 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
         let entries = || all_entries(this);
-        local_report(nf, &FlowList::new(&entries, now), P::parts(this).next()?.shared())
+        local_report(nf, &FlowList::new(&entries, now), P::parts(this).next()?.shared(), &this.packet_counts())
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -230,6 +233,14 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
         P::parts(self).map(Private::high_water).sum()
     }
 
+    /// Of all replicas, as each counts its own packets only.
+    fn packet_counts(&self) -> PacketCounts {
+        let mut total = PacketCounts::new(self.nf.counters());
+        let tables = self.workers.iter().flat_map(|worker| worker.place().tables());
+        tables.for_each(|table| total.add(table.counts()));
+        total
+    }
+
     fn memory_bytes(&self) -> usize {
         self.workers.iter().flat_map(|worker| worker.place().tables()).map(Private::memory_bytes).sum()
     }
@@ -240,7 +251,7 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
         // Collected first: the report is made under the lock of what packet sets share.
         let all: Vec<_> = all_entries(&*self).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
-        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now))
+        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now), &self.packet_counts())
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -259,6 +270,12 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
         self.workers[0].place().whole().high_water()
     }
 
+    fn packet_counts(&self) -> PacketCounts {
+        let mut total = PacketCounts::new(self.nf.counters());
+        self.workers.iter().for_each(|worker| worker.place().whole().add_counts(&mut total));
+        total
+    }
+
     fn memory_bytes(&self) -> usize {
         self.workers[0].place().whole().memory_bytes()
     }
@@ -268,7 +285,8 @@ impl<N: Function> Inspect<N> for TransactedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let all: Vec<_> = all_entries(&*self).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
-        self.workers[0].place_mut().report(nf, &FlowList::new(&entries, now), now)
+        let total = self.packet_counts();
+        self.workers[0].place_mut().report(nf, &FlowList::new(&entries, now), total, now)
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -285,6 +303,12 @@ impl<N: Function> Inspect<N> for TransactedInstance<N> {
 
     fn high_water(&self) -> usize {
         self.workers.iter().map(|worker| worker.place().high_water()).sum()
+    }
+
+    fn packet_counts(&self) -> PacketCounts {
+        let mut total = PacketCounts::new(self.nf.counters());
+        self.workers.iter().for_each(|worker| total.add(worker.place().packet_counts()));
+        total
     }
 
     fn memory_bytes(&self) -> usize {
