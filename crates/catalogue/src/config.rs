@@ -29,6 +29,8 @@ struct Override {
     place: String,
     key: String,
     value: Value,
+    /// True if the value is the text of a file, in which errors have places.
+    is_file: bool,
 }
 
 impl Settings {
@@ -53,7 +55,7 @@ impl Settings {
                 Value::Table(inner) => self.adopt(name, &format!("{key}."), inner),
                 value => {
                     let place = format!("{name}: {key} = {value}");
-                    self.overrides.push(Override { place, key, value: value.clone() });
+                    self.overrides.push(Override { place, key, value: value.clone(), is_file: false });
                 }
             }
         }
@@ -71,8 +73,14 @@ impl Settings {
         let parsed =
             toml::from_str::<Table>(&format!("value = {text}")).ok().and_then(|mut table| table.remove("value"));
         let value = parsed.unwrap_or_else(|| Value::String(text.to_owned()));
-        self.overrides.push(Override { place: format!("--set {given}"), key, value });
+        self.overrides.push(Override { place: format!("--set {given}"), key, value, is_file: false });
         Ok(())
+    }
+
+    /// Sets `key` to the text of a file. `name` is the file's, for errors.
+    pub fn set_text(&mut self, key: &str, name: impl Into<String>, text: String) {
+        let value = Value::String(text);
+        self.overrides.push(Override { place: name.into(), key: key.to_owned(), value, is_file: true });
     }
 
     /// Reads the configuration from these settings.
@@ -98,10 +106,15 @@ impl Settings {
             return Ok(config);
         }
         // One at a time, so that the value at fault can be named.
-        for Override { place, key, value } in &self.overrides {
+        for Override { place, key, value, is_file } in &self.overrides {
             insert(&mut table, key, value.clone());
-            config = of_table(&table)
-                .map_err(|error| ConfigError::plain(format!("{place}: {}", explain(error.message(), function))))?;
+            config = of_table(&table).map_err(|error| {
+                ConfigError::plain(match is_file {
+                    // Its lines begin with their places, unless the function doesn't know the key.
+                    true if messages::unknown_key(error.message()).is_none() => in_file(place, error.message()),
+                    _ => format!("{place}: {}", explain(error.message(), function)),
+                })
+            })?;
         }
         Ok(config)
     }
@@ -119,6 +132,15 @@ impl Settings {
 /// Reads a configuration by way of its text, as a file's is read: a second deserializer would be compiled for each function.
 fn of_table<C: DeserializeOwned>(table: &Table) -> Result<C, toml::de::Error> {
     toml::from_str(&table.to_string())
+}
+
+/// Lines of errors, each behind the name of the file that they are about.
+fn in_file(name: &str, message: &str) -> String {
+    let line = |line: &str| match line.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("{name}:{line}"),
+        false => line.to_owned(),
+    };
+    message.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Puts a value under a key with dots, in place of what stands there.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::error::{Error, Place};
 use crate::key::OTHER_BITS;
-use crate::machine::{Extractor, KeyField, Keys, META_MAX, Machine, Preset, REGISTER_WORDS, Row, Stage};
+use crate::machine::{Extractor, KeyField, Keys, META_MAX, Machine, Preset, REGISTER_WORDS, Row, STAGES_MAX, Stage};
 use crate::packet::{Field, Layers};
 use crate::parse::parse;
 use crate::syntax::{self, Item, Line, Word};
@@ -20,7 +20,6 @@ use self::names::{Names, Registers};
 /// Contexts of a stage that doesn't say how many it stores.
 const CONTEXTS: usize = 65_536;
 const CONTEXTS_MAX: u64 = 1 << 28;
-const STAGES_MAX: usize = 1 << 12;
 const ROWS_MAX: usize = u16::MAX as usize;
 /// The most contexts that all presets of a program make.
 const PRESETS_MAX: u64 = 1 << 20;
@@ -115,6 +114,12 @@ impl Compiler {
                 Some(Item::Ports(ports)) => {
                     for (name, number) in ports {
                         let number = self.note(names::number(number, "a port", u64::from(u16::MAX) - 2));
+                        if matches!(name.text.as_str(), "across" | "back") {
+                            self.error(
+                                name.place,
+                                format!("`{}` has a meaning of its own; choose another name", name.text),
+                            );
+                        }
                         self.add_name(&mut names.ports, name, number.unwrap_or(0) as u16, "port");
                     }
                 }

@@ -6,7 +6,7 @@ use core::net::Ipv6Addr;
 use ::packet::{Family, FlowKey, Key, hash_words};
 
 use crate::machine::{Extractor, KeyField};
-use crate::packet::{Field, Packet};
+use crate::packet::{Field, Layers, Packet};
 use crate::step::Metadata;
 
 /// A context key of either form. Two keys are equal if all their fields are.
@@ -47,6 +47,8 @@ pub const OTHER_BITS: u32 = 128;
 const HAS_SRC: u64 = 1;
 const HAS_DST: u64 = 2;
 const HAS_PORTS: u64 = 4;
+/// Set in the long form of a short key.
+const IS_SHORT: u64 = 8;
 
 impl Rest {
     const fn has(self, bit: u64) -> bool {
@@ -141,6 +143,45 @@ impl FlowKey for ContextKey {
 }
 
 impl ContextKey {
+    /// The key without any fields.
+    pub const NONE: Self = Self::Short(ShortKey { hosts: 0, rest: Rest(0), other: 0 });
+
+    /// The addresses of a packet as a key, or [`NONE`](Self::NONE) without an IP layer.
+    #[inline]
+    #[must_use]
+    pub fn of_hosts(packet: &Packet) -> Self {
+        if !packet.layers.contains(Layers::IP) {
+            return Self::NONE;
+        }
+        let mut key = Builder::default();
+        key.add(KeyField::Header(Field::IpSrc), packet.src);
+        key.add(KeyField::Header(Field::IpDst), packet.dst);
+        key.key()
+    }
+
+    /// The key in the long form. Different keys have different long forms.
+    #[inline]
+    #[must_use]
+    pub const fn long(&self) -> LongKey {
+        match *self {
+            Self::Long(key) => key,
+            Self::Short(ShortKey { rest: Rest(rest), other, .. }) => {
+                LongKey { src: self.src(), dst: self.dst(), rest: Rest(rest | IS_SHORT), other: [0, other] }
+            }
+        }
+    }
+
+    /// The key of this long form; `None` if no key has it.
+    #[must_use]
+    pub fn of_long(long: LongKey) -> Option<Self> {
+        let LongKey { src: [src_high, src], dst: [dst_high, dst], rest, other: [other_high, other] } = long;
+        if !rest.has(IS_SHORT) {
+            return Some(Self::Long(long));
+        }
+        let fits = src_high | dst_high | other_high == 0 && (src | dst) >> 32 == 0;
+        fits.then_some(Self::Short(ShortKey { hosts: src << 32 | dst, rest: Rest(rest.0 & !IS_SHORT), other }))
+    }
+
     const fn src(&self) -> [u64; 2] {
         match self {
             Self::Short(key) => [0, key.hosts >> 32],

@@ -36,6 +36,7 @@ mod memory;
 mod packet;
 mod parse;
 mod print;
+mod profile;
 mod step;
 pub mod syntax;
 
@@ -46,4 +47,5 @@ pub use machine::Machine;
 pub use memory::MemoryStore;
 pub use parse::parse;
 pub use print::print;
+pub use profile::netfpga;
 pub use step::{Context, Metadata, Outcome, Store, Timeouts};

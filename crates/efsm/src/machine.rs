@@ -10,6 +10,12 @@ use crate::syntax::{Comparison, Operator, TimeoutKind};
 
 /// The most words that a context's registers take. A register that holds an address takes two.
 pub const REGISTER_WORDS: usize = 8;
+/// The most stages of a program.
+pub const STAGES_MAX: usize = 64;
+/// `out across`: the opposite one of two ports.
+pub const ACROSS: u16 = u16::MAX;
+/// `out back`: the port that the packet came from.
+pub const BACK: u16 = u16::MAX - 1;
 /// The most metadata fields of a program.
 pub const META_MAX: usize = 16;
 

@@ -26,6 +26,7 @@ pub mod config;
 pub mod conntrack;
 pub mod ddos;
 pub mod dns_tunnel;
+pub mod efsm;
 pub mod firewall;
 pub mod flow_buffer;
 pub mod heavy_hitter;

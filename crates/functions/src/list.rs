@@ -66,4 +66,6 @@ pub fn each(visit: &mut impl Visitor) {
     visit.visit::<crate::flow_buffer::FlowBuffer>();
     #[cfg(feature = "asset-monitor")]
     visit.visit::<crate::asset_monitor::AssetMonitor>();
+    #[cfg(feature = "efsm")]
+    visit.visit::<crate::efsm::Efsm>();
 }

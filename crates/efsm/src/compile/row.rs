@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use crate::error::{Error, Place};
 use crate::machine::{
-    Assignment, Condition, Function, Next, Operand, Preset, REGISTER_WORDS, Row, SetState, Target, Timeout, Value,
+    ACROSS, Assignment, BACK, Condition, Function, Next, Operand, Preset, REGISTER_WORDS, Row, SetState, Target,
+    Timeout, Value,
 };
 use crate::packet::{Field, Layers};
 use crate::step::GLOBALS_SET_MAX;
@@ -65,7 +66,7 @@ impl Scope<'_> {
                     Ok(())
                 }),
                 Action::Goto(stage) => self.goto(stage).and_then(|to| once(&mut next, to, stage.place)),
-                Action::Out(port) => self.port(port).and_then(|to| once(&mut next, to, port.place)),
+                Action::Out(port) => self.output(port).and_then(|to| once(&mut next, to, port.place)),
                 Action::Drop(place) => once(&mut next, Next::Drop, *place),
             };
             result.unwrap_or_else(&mut note);
@@ -369,7 +370,15 @@ impl Scope<'_> {
         }
     }
 
-    fn port_number(&self, word: &Word) -> Result<u16, Error> {
+    fn output(&self, word: &Word) -> Result<Next, Error> {
+        match word.text.as_str() {
+            "across" => Ok(Next::Out(ACROSS)),
+            "back" => Ok(Next::Out(BACK)),
+            _ => self.port(word).map(Next::Out),
+        }
+    }
+
+    fn port(&self, word: &Word) -> Result<u16, Error> {
         match self.names.ports.iter().find(|(name, _)| *name == word.text) {
             Some((_, port)) => Ok(*port),
             None => names::number(word, "a port", u64::from(u16::MAX) - 2).map(|port| port as u16).map_err(|error| {
@@ -378,10 +387,6 @@ impl Scope<'_> {
                 Error::new(error.place, format!("no port `{}`: {known}; or write a number", word.text))
             }),
         }
-    }
-
-    fn port(&self, word: &Word) -> Result<Next, Error> {
-        self.port_number(word).map(Next::Out)
     }
 }
 

@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod demo;
 mod dropped;
+mod efsm;
 pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
@@ -87,6 +88,7 @@ enum Task {
     Synth(synth::Args),
     Inspect(inspect::Args),
     Flows(flows::Args),
+    Efsm(efsm::Args),
     New(new::Args),
     /// Print a completion script for a shell
     #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
@@ -144,6 +146,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Flows(args) => flows::perform(&args),
+        Task::Efsm(args) => efsm::perform(&args, catalogue),
         Task::New(args) => new::perform(&args, catalogue),
         Task::Man(args) => man::perform(&args, command(catalogue)),
         Task::Completions { shell } => print_as_it_is(&completions::script(shell, command(catalogue), catalogue)),
@@ -226,6 +229,9 @@ struct Configuration {
     /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
+    /// Program of stages for the function `efsm` (docs/efsm.md)
+    #[arg(long, value_name = "FILE")]
+    program: Option<std::path::PathBuf>,
     /// Set one configuration key; overrides the file. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -234,13 +240,16 @@ struct Configuration {
 impl Configuration {
     /// Formats these arguments for a shell, each after a space, so that a command can be repeated.
     fn again(&self) -> String {
-        let config = self.config.iter().map(|path| format!(" --config {}", word(&path.display().to_string())));
+        let file = |name, path: &std::path::PathBuf| format!(" --{name} {}", word(&path.display().to_string()));
+        let config = self.config.iter().map(|path| file("config", path));
+        let config = config.chain(self.program.iter().map(|path| file("program", path)));
         config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
     }
 
     /// The arguments for a child process.
     fn arguments(&self) -> Vec<OsString> {
         let config = self.config.iter().flat_map(|path| ["--config".into(), path.into()]);
+        let config = config.chain(self.program.iter().flat_map(|path| ["--program".into(), path.into()]));
         config.chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
     }
 
@@ -254,6 +263,9 @@ impl Configuration {
             Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
             None => Settings::default(),
         };
+        if let Some(path) = &self.program {
+            settings.set_text("program", path.display().to_string(), configuration(path)?);
+        }
         for given in self.set.iter().filter(|_| given) {
             settings.set(given)?;
         }

@@ -1,0 +1,425 @@
+//! Runs a program of the extended-finite-state-machine stage. Language, meaning and choices: `docs/efsm.md`.
+//!
+//! Where all stages with contexts have one key, the contexts of a flow are that flow's state, and packet sets share nothing. Otherwise all
+//! contexts and global registers are state that packet sets share.
+
+mod contexts;
+mod flow;
+mod meta;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use efsm::machine::Target;
+use efsm::{ContextKey, Field, Machine, Outcome, Packet};
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Plain,
+    PortId, Reason, Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{Headers, Rewrite};
+use serde::Deserialize;
+
+use crate::config::FlowCount;
+use crate::list::Catalogued;
+
+use self::contexts::{Contexts, First, SharedContexts};
+use self::flow::{FlowContexts, Layout};
+use self::meta::EfsmMeta;
+
+/// The `efsm` function.
+#[derive(Clone, Debug)]
+pub struct Efsm {
+    machine: Arc<Machine>,
+    first: Arc<First>,
+    place: Place,
+    flows: usize,
+    flows_v6: usize,
+}
+
+/// Where contexts lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// No stage has contexts.
+    Nowhere,
+    /// In the flow of this packet set; the stage whose key it is, and where each stage's context lies.
+    Flow(PacketSet, usize, Layout),
+    /// In state that packet sets share.
+    Shared(&'static str),
+}
+
+/// Which engines take a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engines {
+    /// The packet set whose contexts stay together.
+    pub packet_set: PacketSet,
+    /// What packet sets share; `None` if every engine takes the program.
+    pub shares: Option<&'static str>,
+}
+
+/// The configuration of [`Efsm`].
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The program's text.
+    pub program: Program,
+    /// Maximum number of flows without an IPv6 address, if the contexts are the flows' own.
+    pub flows: FlowCount,
+    /// Maximum number of flows with an IPv6 address.
+    pub flows_v6: FlowCount,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { program: Program::default(), flows: FlowCount::new(1_048_576), flows_v6: FlowCount::new(65_536) }
+    }
+}
+
+/// A program that was compiled.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Program(Arc<Machine>);
+
+/// What runs without a program.
+const FORWARD: &str = "stage forward\n  on * : out across\n";
+
+impl Default for Program {
+    fn default() -> Self {
+        Self(Arc::new(Machine::compile(FORWARD).expect("it is a program")))
+    }
+}
+
+impl TryFrom<String> for Program {
+    type Error = String;
+
+    /// Names the first errors, a line each.
+    fn try_from(text: String) -> Result<Self, String> {
+        Machine::compile(&text).map(|machine| Self(Arc::new(machine))).map_err(|errors| {
+            let shown: Vec<String> = errors.iter().take(10).map(ToString::to_string).collect();
+            let more = errors.len() - shown.len();
+            let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+            shown.join("\n") + &more
+        })
+    }
+}
+
+const DROPPED: Reason = Reason::own(0);
+const MISSED: Reason = Reason::own(1);
+const KEYLESS: Reason = Reason::own(2);
+
+impl Efsm {
+    /// Creates the function from its configuration.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let Program(machine) = &config.program;
+        Self {
+            place: Place::of(machine),
+            first: Arc::new(First::of(machine)),
+            machine: Arc::clone(machine),
+            flows: config.flows.get() as usize,
+            flows_v6: config.flows_v6.get() as usize,
+        }
+    }
+
+    /// The function that runs this program, with tables of the default size.
+    #[must_use]
+    pub fn of(machine: Machine) -> Self {
+        Self::new(&Config { program: Program(Arc::new(machine)), ..Config::default() })
+    }
+
+    /// What engines need to know of the program.
+    #[must_use]
+    pub fn engines(&self) -> Engines {
+        let shares = match self.place {
+            Place::Shared(what) => Some(what),
+            Place::Flow(..) | Place::Nowhere => None,
+        };
+        Engines { packet_set: self.packet_set(), shares }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn verdict(&self, outcome: Outcome, packet: &Packet, before: &Packet) -> Verdict {
+        match outcome {
+            Outcome::Out(port) => match packet.rewrite(before) {
+                Rewrite::NONE => Verdict::Forward(PortId(port)),
+                rewrite => Verdict::Rewrite { port: PortId(port), rewrite },
+            },
+            Outcome::Dropped => Verdict::Drop(DROPPED),
+            Outcome::Missed(_) => Verdict::Drop(MISSED),
+            Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
+        }
+    }
+}
+
+impl Place {
+    fn of(machine: &Machine) -> Self {
+        let mut stateful = machine.stages.iter().enumerate().filter_map(|(at, stage)| Some((at, stage.keys.as_ref()?)));
+        let sets_global = machine
+            .stages
+            .iter()
+            .flat_map(|stage| &stage.rows)
+            .any(|row| row.assignments.iter().any(|assignment| matches!(assignment.target, Target::Global(_))));
+        if sets_global {
+            return Self::Shared("global registers");
+        }
+        let Some((first, keys)) = stateful.next() else { return Self::Nowhere };
+        let last = stateful.clone().last().map_or(first, |(at, _)| at);
+        if keys.update.is_some() || stateful.any(|(_, other)| other != keys) {
+            return Self::Shared("contexts that packets with different keys reach");
+        }
+        // The key must be that of the packet as it came in.
+        let changes_key = machine.stages[..last].iter().flat_map(|stage| &stage.rows).any(|row| {
+            row.assignments.iter().any(|assignment| match assignment.target {
+                Target::Header(field) => {
+                    let is_key = |field: Field| keys.lookup.fields.contains(&efsm::machine::KeyField::Header(field));
+                    is_key(field) || is_key(field.reversed())
+                }
+                Target::Meta(_) | Target::Register(_) | Target::Wide(_) | Target::Global(_) => false,
+            })
+        });
+        let has_meta = keys.lookup.fields.iter().any(|field| matches!(field, efsm::machine::KeyField::Meta(_)));
+        let has_presets = machine.stages.iter().any(|stage| !stage.presets.is_empty());
+        if changes_key || has_meta {
+            return Self::Shared("contexts whose key is not a packet's own");
+        }
+        if has_presets {
+            return Self::Shared("preset contexts");
+        }
+        match Layout::of(machine) {
+            Some(layout) => Self::Flow(packet_set(keys.lookup.biflow, &keys.lookup.fields), first, layout),
+            None => Self::Shared("contexts, which are too large for a flow"),
+        }
+    }
+}
+
+/// The packet set with these fields as its key, or one that engines ask the key for.
+fn packet_set(biflow: bool, fields: &[efsm::machine::KeyField]) -> PacketSet {
+    let has = |field| fields.contains(&efsm::machine::KeyField::Header(field));
+    match (has(Field::IpSrc), has(Field::IpDst), has(Field::L4Src) && has(Field::L4Dst)) {
+        (true, true, true) if biflow => PacketSet::SymmetricFiveTuple,
+        (true, true, true) => PacketSet::FiveTuple,
+        (true, true, false) if !biflow => PacketSet::SourceDestination,
+        (true, false, _) => PacketSet::Source,
+        (false, true, _) => PacketSet::Destination,
+        _ => PacketSet::Initiator,
+    }
+}
+
+impl Catalogued for Efsm {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+flows = 3
+flows_v6 = 2
+program = """
+stage count
+  key biflow ip.src ip.dst l4.src l4.dst
+  states new=0 known=1 shut=2
+  on new   tcp.flags=0x02/0x12 : state known idle 2s; r0 = 1; out across
+  on new                       : out across
+  on known tcp.flags=0x04/0x04 : state shut hard 3s -> new; out across
+  on known r0>=4               : drop
+  on known                     : state known idle 2s; r0 = r0 + 1; out across
+  on shut                      : drop
+"""
+"#;
+
+    /// Contexts of several keys, global registers, a cross-flow update, timeouts.
+    const SMALL: &'static str = r#"
+program = """
+meta turn = bits 0..7
+stage balance
+  key ip.src
+  contexts 128
+  global next = 0, seen = 0
+  on 0 ip.proto=17 : state 1 idle 2s -> 2; turn = next; next = next + 1; seen = seen + 1; goto answers
+  on 0             : turn = 0; seen = seen + 1; goto answers
+  on 1             : turn = 1; seen = seen + 1; goto answers
+  on 2             : state 0; seen = seen + 1; goto answers
+stage answers
+  lookup ip.src ip.proto l4.src
+  update ip.dst ip.proto l4.dst
+  contexts 256
+  on 0 turn=0/1 : state 1 idle 5s hard 20s; r0 = ewma(r0, len, 2); r1 = ip.src; goto size
+  on 0          : state 1 hard 20s; goto size
+  on 1 len>r0   : r2 = r2 + 1; goto size
+  on 1          : goto size
+stage size
+  on * len<=64   : out across
+  on * ip.ttl<2  : drop
+  on *           : l4.src = 4000; out across
+"""
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
+    }
+}
+
+impl NetworkFunction for Efsm {
+    type Meta = EfsmMeta;
+    type Flow = FlowContexts;
+    type Shared<M: Memory> = Contexts<M>;
+    type Speed = Plain;
+
+    const DESCRIPTION: Description = Description {
+        name: "efsm",
+        summary: "runs a program of stages with tables, contexts and registers (the Open Packet Processor)",
+        state: "the contexts of its stages: state labels, registers and timeouts",
+        sharing: Sharing::Shares("contexts of several keys, or global registers, as the program says"),
+        keys: &[
+            ConfigKey {
+                name: "program",
+                default: "forwards everything",
+                help: "the program's text; --program FILE reads it from a file",
+            },
+            ConfigKey {
+                name: "flows",
+                default: "1048576",
+                help: "maximum number of flows without an IPv6 address, if contexts are the flows' own",
+            },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of flows with an IPv6 address" },
+        ],
+        drop_reasons: &["row", "no-row", "no-key"],
+        recipes: &[],
+    };
+
+    const COUNTS: bool = true;
+
+    fn counters(&self) -> usize {
+        self.machine.rows
+    }
+
+    fn description(&self) -> Description {
+        let sharing = match self.place {
+            Place::Shared(what) => Sharing::Shares(what),
+            Place::Flow(..) | Place::Nowhere => Sharing::Nothing,
+        };
+        Description { sharing, ..Self::DESCRIPTION }
+    }
+
+    fn packet_set(&self) -> PacketSet {
+        match self.place {
+            Place::Flow(set, ..) => set,
+            Place::Nowhere | Place::Shared(_) => PacketSet::SourceDestination,
+        }
+    }
+
+    fn sizing(&self) -> Sizing {
+        match self.place {
+            Place::Flow(..) => Sizing { flows: self.flows, flows_v6: self.flows_v6 },
+            Place::Nowhere | Place::Shared(_) => Sizing { flows: 1, flows_v6: 1 },
+        }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Contexts<M> {
+        Contexts::new(&self.machine, memory, matches!(self.place, Place::Shared(_)))
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Contexts<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        shared.fingerprint(tx, fingerprint)
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<EfsmMeta> {
+        let packet = Packet::read(headers, packet::Nanos(0));
+        let key = match &self.place {
+            Place::Flow(_, stage, _) => {
+                let keys = self.machine.stages[*stage].keys.as_ref();
+                keys.and_then(|keys| keys.lookup.key(&packet, &efsm::Metadata::default()))
+            }
+            Place::Nowhere | Place::Shared(_) => Some(ContextKey::of_hosts(&packet)),
+        };
+        Some(EfsmMeta { packet, key: key.unwrap_or(ContextKey::NONE) })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &EfsmMeta) -> Step<Opened<FlowContexts>, M> {
+        let before = Packet { time: cx.now(), ..meta.packet };
+        let mut packet = before;
+        let (outcome, rows) = match &self.place {
+            Place::Shared(_) => {
+                let now = cx.now();
+                let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now);
+                store.reclaim()?;
+                let outcome = self.machine.run(&mut packet, now, &mut store)?;
+                if store.is_full {
+                    return Ok(Opened::Refused(Verdict::Drop(Reason::TABLE_FULL)));
+                }
+                (outcome, store.rows)
+            }
+            Place::Flow(_, _, layout) => {
+                let mut flow = FlowContexts::default();
+                let mut store = flow.store(layout, &self.machine);
+                let Ok(outcome) = self.machine.run(&mut packet, cx.now(), &mut store);
+                let rows = store.rows;
+                if flow != FlowContexts::default() {
+                    // The packet's step follows, with this flow.
+                    return Ok(Opened::Flow(FlowContexts::default()));
+                }
+                (outcome, rows)
+            }
+            Place::Nowhere => {
+                let (mut flow, layout) = (FlowContexts::default(), Layout::default());
+                let mut store = flow.store(&layout, &self.machine);
+                let Ok(outcome) = self.machine.run(&mut packet, cx.now(), &mut store);
+                (outcome, store.rows)
+            }
+        };
+        rows.each(|row| cx.count(row, meta.packet.len));
+        Ok(Opened::Refused(self.verdict(outcome, &packet, &before)))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut FlowContexts,
+        meta: &EfsmMeta,
+    ) -> Step<Verdict, M> {
+        let Place::Flow(_, _, layout) = &self.place else { unreachable!("only flows that hold contexts are opened") };
+        let before = Packet { time: cx.now(), ..meta.packet };
+        let (now, mut packet) = (cx.now(), before);
+        let mut store = flow.store(layout, &self.machine);
+        let Ok(outcome) = self.machine.run(&mut packet, now, &mut store);
+        store.rows.each(|row| cx.count(row, meta.packet.len));
+        match flow.deadline(layout) {
+            Some(deadline) => cx.expire_after(deadline.since(now)),
+            None => cx.close(),
+        }
+        Ok(self.verdict(outcome, &packet, &before))
+    }
+
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let counts = cx.counts().map(nf::PacketCounts::totals).unwrap_or_default();
+        let mut rows = Vec::new();
+        for stage in &self.machine.stages {
+            for (at, row) in stage.rows.iter().enumerate() {
+                let Count { packets, bytes } = counts.get(stage.first_row + at).copied().unwrap_or_default();
+                let line = u64::from(row.line);
+                rows.push(vec![nf::Cell::Number(line), stage.name.as_str().into(), packets.into(), bytes.into()]);
+            }
+        }
+        let columns = vec!["line", "stage", "packets", "bytes"];
+        Ok(Some(Report { title: "rows".into(), columns, rows }))
+    }
+
+    fn remark(&self, _: &Fates<'_>) -> Option<String> {
+        (*self.machine == *Program::default().0).then(|| {
+            "efsm runs without a program, so it forwards everything: give one with --program FILE, as in docs/efsm.md".into()
+        })
+    }
+}
