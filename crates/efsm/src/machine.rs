@@ -271,4 +271,8 @@ pub enum Next {
     Out(u16),
     /// Nowhere.
     Drop,
+    /// Nowhere: no row matches. No row says this.
+    Miss,
+    /// Nowhere: it lacks a field of the stage's key. No row says this.
+    Keyless,
 }

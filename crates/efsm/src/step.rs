@@ -68,21 +68,24 @@ impl Context {
     }
 
     /// The context as a packet finds it at `now`. A timeout that has ended sets the state to its fallback and keeps the registers, or
-    /// without one removes the context. A packet that looks a context up starts its idle timeout anew.
+    /// without one removes the context. A packet that looks a context up starts its idle timeout anew. Also returns true if that changes
+    /// the context.
     #[inline]
     #[must_use]
-    pub fn at(mut self, now: Nanos) -> Self {
+    pub fn at(mut self, now: Nanos) -> (Self, bool) {
         let Timeouts { idle, idle_end, hard_end, fallback } = self.timeouts;
         if now >= idle_end.min(hard_end) {
             self.timeouts = Timeouts::NONE;
             match fallback[usize::from(hard_end < idle_end)] {
                 Some(state) => self.state = state,
-                None => return Self::default(),
+                None => return (Self::default(), true),
             }
-        } else if idle.0 > 0 {
+            return (self, true);
+        }
+        if idle.0 > 0 {
             self.timeouts.idle_end = now + idle;
         }
-        self
+        (self, idle.0 > 0)
     }
 }
 
@@ -135,12 +138,18 @@ pub enum Outcome {
     Keyless(u16),
 }
 
-/// What the operands of a stage are: the values before the packet.
-struct Before<'a> {
-    packet: &'a Packet,
-    metadata: &'a Metadata,
-    context: &'a Context,
-    machine: &'a Machine,
+/// The most assignments of a row.
+pub(crate) const ASSIGNMENTS_MAX: usize = 16;
+
+/// A packet on its way through the stages.
+struct Passage<'p, S> {
+    machine: &'p Machine,
+    packet: &'p mut Packet,
+    metadata: Metadata,
+    /// The context that the packet found in the current stage.
+    context: Context,
+    store: &'p mut S,
+    now: Nanos,
 }
 
 impl Machine {
@@ -150,174 +159,149 @@ impl Machine {
     /// The store's error. What was stored before stays.
     #[inline]
     pub fn run<S: Store>(&self, packet: &mut Packet, now: Nanos, store: &mut S) -> Result<Outcome, S::Error> {
-        let mut metadata = [0; META_MAX];
+        let (metadata, context) = ([0; META_MAX], Context::default());
+        let mut passage = Passage { machine: self, packet, metadata, context, store, now };
         let mut at = 0;
         while let Some(stage) = self.stages.get(at) {
-            match self.stage(at, stage, packet, &mut metadata, now, store)? {
-                Ok(next) => at = usize::from(next),
-                Err(outcome) => return Ok(outcome),
+            match passage.stage(at, stage)? {
+                Next::Goto(next) => at = usize::from(next),
+                Next::Out(port) => return Ok(Outcome::Out(port)),
+                Next::Drop => return Ok(Outcome::Dropped),
+                Next::Miss => return Ok(Outcome::Missed(at as u16)),
+                Next::Keyless => return Ok(Outcome::Keyless(at as u16)),
             }
         }
         Ok(Outcome::Dropped)
     }
+}
 
-    /// Takes a packet through one stage. Returns the next stage, or what becomes of the packet.
+impl<S: Store> Passage<'_, S> {
+    /// Takes the packet through one stage.
     #[inline]
-    fn stage<S: Store>(
-        &self,
-        at: usize,
-        stage: &Stage,
-        packet: &mut Packet,
-        metadata: &mut Metadata,
-        now: Nanos,
-        store: &mut S,
-    ) -> Result<Result<u16, Outcome>, S::Error> {
-        let mut context = Context::default();
-        let mut keys = None;
-        if let Some(extractors) = &stage.keys {
-            // Both keys are taken when the packet enters the stage.
-            let lookup = extractors.lookup.key(packet, metadata);
-            let update = extractors.update.as_ref().map(|update| update.key(packet, metadata));
-            let (Some(lookup), Some(update)) = (lookup, update.unwrap_or(lookup)) else {
-                return Ok(Err(Outcome::Keyless(at as u16)));
-            };
-            let stored = store.load(at, &lookup)?;
-            context = stored.at(now);
-            // A context whose timeouts have changed must be stored, even if no row changes it.
-            keys = Some((lookup, update, context != stored));
-        }
-        let before = Before { packet, metadata, context: &context, machine: self };
-        let mut found = None;
-        for candidate in stage.candidates(context.state) {
-            let row = &stage.rows[usize::from(*candidate)];
-            if before.all_hold(&row.conditions, store)? {
-                found = Some((usize::from(*candidate), row));
-                break;
-            }
-        }
-        let Some((index, row)) = found else {
-            if let Some((lookup, _, true)) = keys {
-                store.store(at, &lookup, &context)?;
-            }
-            return Ok(Err(Outcome::Missed(at as u16)));
+    fn stage(&mut self, at: usize, stage: &Stage) -> Result<Next, S::Error> {
+        let Some(extractors) = &stage.keys else {
+            self.context = Context::default();
+            let Some((index, row)) = self.find(stage)? else { return Ok(Next::Miss) };
+            self.store.matched(stage.first_row + index)?;
+            return self.apply(row, None).map(|()| row.next);
         };
-        store.matched(stage.first_row + index)?;
-        let after = before.apply(row, store, now, |store| match keys {
-            Some((lookup, update, _)) if update != lookup => store.load(at, &update).map(|stored| stored.at(now)),
-            _ => Ok(context),
-        })?;
-        if let Some((lookup, update, is_changed)) = keys {
-            if is_changed && (update != lookup || !row.updates) {
-                store.store(at, &lookup, &context)?;
+        // Both keys are taken when the packet enters the stage.
+        let lookup = extractors.lookup.key(self.packet, &self.metadata);
+        let update = match &extractors.update {
+            Some(update) => update.key(self.packet, &self.metadata),
+            None => lookup,
+        };
+        let (Some(lookup), Some(update)) = (lookup, update) else { return Ok(Next::Keyless) };
+        // A context whose timeouts have changed must be stored, even if no row changes it.
+        let is_changed;
+        (self.context, is_changed) = self.store.load(at, &lookup)?.at(self.now);
+        let Some((index, row)) = self.find(stage)? else {
+            if is_changed {
+                self.store.store(at, &lookup, &self.context)?;
             }
-            if row.updates {
-                store.store(at, &update, &after.context)?;
-            }
+            return Ok(Next::Miss);
+        };
+        self.store.matched(stage.first_row + index)?;
+        let is_own = extractors.update.is_none() || update == lookup;
+        if is_changed && !(is_own && row.updates) {
+            self.store.store(at, &lookup, &self.context)?;
         }
-        (*packet, *metadata) = (after.packet, after.metadata);
-        Ok(match row.next {
-            Next::Goto(stage) => Ok(stage),
-            Next::Out(port) => Err(Outcome::Out(port)),
-            Next::Drop => Err(Outcome::Dropped),
+        if is_own || !row.updates {
+            self.apply(row, None)?;
+            if row.updates {
+                self.store.store(at, &lookup, &self.context)?;
+            }
+        } else {
+            let (mut other, _) = self.store.load(at, &update)?.at(self.now);
+            self.apply(row, Some(&mut other))?;
+            self.store.store(at, &update, &other)?;
+        }
+        Ok(row.next)
+    }
+
+    /// The first row that matches.
+    #[inline]
+    fn find<'r>(&mut self, stage: &'r Stage) -> Result<Option<(usize, &'r Row)>, S::Error> {
+        'rows: for index in stage.candidates(self.context.state) {
+            let row = &stage.rows[usize::from(*index)];
+            for condition in &row.conditions {
+                if !self.holds(condition)? {
+                    continue 'rows;
+                }
+            }
+            return Ok(Some((usize::from(*index), row)));
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn holds(&mut self, condition: &Condition) -> Result<bool, S::Error> {
+        if !self.packet.layers.contains(condition.layers) {
+            return Ok(false);
+        }
+        let left = self.operand(condition.left)? & condition.mask;
+        let right = self.operand(condition.right)? & condition.mask;
+        Ok(match condition.comparison {
+            Comparison::Equal => left == right,
+            Comparison::NotEqual => left != right,
+            Comparison::Less => left < right,
+            Comparison::LessOrEqual => left <= right,
+            Comparison::Greater => left > right,
+            Comparison::GreaterOrEqual => left >= right,
         })
     }
-}
 
-/// The values after a row.
-struct After {
-    packet: Packet,
-    metadata: Metadata,
-    context: Context,
-}
-
-impl Before<'_> {
+    /// Carries out a row: calculates every value, then sets them. `other` is the context to change, if it is not the packet's own.
     #[inline]
-    fn all_hold<S: Store>(&self, conditions: &[Condition], store: &mut S) -> Result<bool, S::Error> {
-        for condition in conditions {
-            if !self.packet.layers.contains(condition.layers) {
-                return Ok(false);
-            }
-            let left = self.operand(condition.left, store)? & condition.mask;
-            let right = self.operand(condition.right, store)? & condition.mask;
-            let holds = match condition.comparison {
-                Comparison::Equal => left == right,
-                Comparison::NotEqual => left != right,
-                Comparison::Less => left < right,
-                Comparison::LessOrEqual => left <= right,
-                Comparison::Greater => left > right,
-                Comparison::GreaterOrEqual => left >= right,
-            };
-            if !holds {
-                return Ok(false);
-            }
+    fn apply(&mut self, row: &Row, other: Option<&mut Context>) -> Result<(), S::Error> {
+        match row.assignments.len() {
+            0..=2 => self.apply_few::<2>(row, other),
+            _ => self.apply_few::<ASSIGNMENTS_MAX>(row, other),
         }
-        Ok(true)
     }
 
-    /// Carries out a row's assignments. `target` gives the context that the row updates.
     #[inline]
-    fn apply<S: Store>(
-        &self,
-        row: &Row,
-        store: &mut S,
-        now: Nanos,
-        target: impl FnOnce(&mut S) -> Result<Context, S::Error>,
-    ) -> Result<After, S::Error> {
-        let context = if row.updates { target(store)? } else { *self.context };
-        let mut after = After { packet: *self.packet, metadata: *self.metadata, context };
-        if let Some(SetState { state, idle, hard }) = row.set_state {
-            after.context.state = self.value(state, store)? as u64;
-            let end = |timeout: Option<Timeout>| timeout.map_or(Nanos::NEVER, |timeout| now + timeout.span);
-            after.context.timeouts = Timeouts {
+    fn apply_few<const MOST: usize>(&mut self, row: &Row, other: Option<&mut Context>) -> Result<(), S::Error> {
+        let mut values = [0; MOST];
+        for (value, assignment) in values.iter_mut().zip(&row.assignments) {
+            *value = self.value(assignment.value)?;
+        }
+        let state = match row.set_state {
+            Some(set) => Some((set, self.value(set.state)? as u64)),
+            None => None,
+        };
+        let Self { machine, packet, metadata, context, store, now } = self;
+        let context = other.unwrap_or(context);
+        for (value, Assignment { target, .. }) in values.into_iter().zip(&row.assignments) {
+            match *target {
+                Target::Header(field) => field.set(packet, value),
+                Target::Meta(number) => {
+                    let (_, bits) = machine.meta[usize::from(number)];
+                    metadata[usize::from(number)] = value as u64 & u64::MAX >> (64 - bits);
+                }
+                Target::Register(word) => context.registers[usize::from(word)] = value as u64,
+                Target::Wide(word) => {
+                    let word = usize::from(word);
+                    (context.registers[word], context.registers[word + 1]) = ((value >> 64) as u64, value as u64);
+                }
+                Target::Global(number) => store.set_global(usize::from(number), value as u64)?,
+            }
+        }
+        if let Some((SetState { idle, hard, .. }, state)) = state {
+            let end = |timeout: Option<Timeout>| timeout.map_or(Nanos::NEVER, |timeout| *now + timeout.span);
+            context.state = state;
+            context.timeouts = Timeouts {
                 idle: idle.map_or(Nanos(0), |timeout| timeout.span),
                 idle_end: end(idle),
                 hard_end: end(hard),
                 fallback: [idle, hard].map(|timeout| timeout.and_then(|timeout| timeout.fallback)),
             };
         }
-        // Global registers are set last: every operand is a value before the packet.
-        for Assignment { target, value } in &row.assignments {
-            let value = match target {
-                Target::Global(_) => continue,
-                _ => self.value(*value, store)?,
-            };
-            match *target {
-                Target::Header(field) => field.set(&mut after.packet, value),
-                Target::Meta(number) => {
-                    let (_, bits) = self.machine.meta[usize::from(number)];
-                    after.metadata[usize::from(number)] = value as u64 & u64::MAX >> (64 - bits);
-                }
-                Target::Register(word) => after.context.registers[usize::from(word)] = value as u64,
-                Target::Wide(word) => {
-                    let word = usize::from(word);
-                    (after.context.registers[word], after.context.registers[word + 1]) =
-                        ((value >> 64) as u64, value as u64);
-                }
-                Target::Global(_) => {}
-            }
-        }
-        self.apply_globals(row, store)?;
-        Ok(after)
-    }
-
-    #[inline]
-    fn apply_globals<S: Store>(&self, row: &Row, store: &mut S) -> Result<(), S::Error> {
-        let mut values = [(0, 0); GLOBALS_SET_MAX];
-        let mut count = 0;
-        for Assignment { target, value } in &row.assignments {
-            if let Target::Global(number) = target {
-                values[count] = (usize::from(*number), self.value(*value, store)? as u64);
-                count += 1;
-            }
-        }
-        for (number, value) in &values[..count] {
-            store.set_global(*number, *value)?;
-        }
         Ok(())
     }
 
     #[inline]
-    fn operand<S: Store>(&self, operand: Operand, store: &mut S) -> Result<u128, S::Error> {
+    fn operand(&mut self, operand: Operand) -> Result<u128, S::Error> {
         let registers = &self.context.registers;
         Ok(match operand {
             Operand::Constant(value) => value,
@@ -328,31 +312,26 @@ impl Before<'_> {
                 let word = usize::from(word);
                 u128::from(registers[word]) << 64 | u128::from(registers[word + 1])
             }
-            Operand::Global(number) => store.global(usize::from(number))?.into(),
+            Operand::Global(number) => self.store.global(usize::from(number))?.into(),
             Operand::State => self.context.state.into(),
         })
     }
 
     #[inline]
-    fn value<S: Store>(&self, value: Value, store: &mut S) -> Result<u128, S::Error> {
+    fn value(&mut self, value: Value) -> Result<u128, S::Error> {
         Ok(match value {
-            Value::Operand(operand) => self.operand(operand, store)?,
-            Value::Binary(left, operator, right) => {
-                calculate(self.operand(left, store)?, operator, self.operand(right, store)?)
-            }
+            Value::Operand(operand) => self.operand(operand)?,
+            Value::Binary(left, operator, right) => calculate(self.operand(left)?, operator, self.operand(right)?),
             Value::Call(function, operands) => {
                 let mut arguments = [0; 4];
                 for (argument, operand) in arguments.iter_mut().zip(operands) {
-                    *argument = self.operand(operand, store)?;
+                    *argument = self.operand(operand)?;
                 }
                 call(function, arguments)
             }
         })
     }
 }
-
-/// The most global registers that a row sets.
-pub(crate) const GLOBALS_SET_MAX: usize = 8;
 
 /// The result is cut to the width of what it is assigned to, so sums, differences and products are modulo 2^64 in a register.
 fn calculate(left: u128, operator: Operator, right: u128) -> u128 {

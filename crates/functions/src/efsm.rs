@@ -27,7 +27,7 @@ use crate::config::FlowCount;
 use crate::list::Catalogued;
 
 use self::contexts::{Contexts, First, SharedContexts};
-use self::flow::{FlowContexts, Layout};
+use self::flow::{Counting, FlowContexts, Layout};
 use self::meta::EfsmMeta;
 
 /// The `efsm` function.
@@ -348,38 +348,37 @@ impl NetworkFunction for Efsm {
 
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &EfsmMeta) -> Step<Opened<FlowContexts>, M> {
-        let before = Packet { time: cx.now(), ..meta.packet };
+        let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
+        let before = Packet { time: now, ..meta.packet };
         let mut packet = before;
-        let (outcome, rows) = match &self.place {
+        let outcome = match &self.place {
             Place::Shared(_) => {
-                let now = cx.now();
-                let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now);
+                let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now, counts);
                 store.reclaim()?;
                 let outcome = self.machine.run(&mut packet, now, &mut store)?;
                 if store.is_full {
                     return Ok(Opened::Refused(Verdict::Drop(Reason::TABLE_FULL)));
                 }
-                (outcome, store.rows)
+                outcome
             }
             Place::Flow(_, _, layout) => {
                 let mut flow = FlowContexts::default();
-                let mut store = flow.store(layout, &self.machine);
-                let Ok(outcome) = self.machine.run(&mut packet, cx.now(), &mut store);
-                let rows = store.rows;
+                let trial = Counting { counts: None, ..counts };
+                let Ok(_) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, trial));
                 if flow != FlowContexts::default() {
                     // The packet's step follows, with this flow.
                     return Ok(Opened::Flow(FlowContexts::default()));
                 }
-                (outcome, rows)
+                packet = before;
+                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
+                outcome
             }
             Place::Nowhere => {
                 let (mut flow, layout) = (FlowContexts::default(), Layout::default());
-                let mut store = flow.store(&layout, &self.machine);
-                let Ok(outcome) = self.machine.run(&mut packet, cx.now(), &mut store);
-                (outcome, store.rows)
+                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(&layout, &self.machine, counts));
+                outcome
             }
         };
-        rows.each(|row| cx.count(row, meta.packet.len));
         Ok(Opened::Refused(self.verdict(outcome, &packet, &before)))
     }
 
@@ -391,11 +390,10 @@ impl NetworkFunction for Efsm {
         meta: &EfsmMeta,
     ) -> Step<Verdict, M> {
         let Place::Flow(_, _, layout) = &self.place else { unreachable!("only flows that hold contexts are opened") };
-        let before = Packet { time: cx.now(), ..meta.packet };
-        let (now, mut packet) = (cx.now(), before);
-        let mut store = flow.store(layout, &self.machine);
-        let Ok(outcome) = self.machine.run(&mut packet, now, &mut store);
-        store.rows.each(|row| cx.count(row, meta.packet.len));
+        let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
+        let before = Packet { time: now, ..meta.packet };
+        let mut packet = before;
+        let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
         match flow.deadline(layout) {
             Some(deadline) => cx.expire_after(deadline.since(now)),
             None => cx.close(),

@@ -10,7 +10,7 @@ use crate::machine::{
     Timeout, Value,
 };
 use crate::packet::{Field, Layers};
-use crate::step::GLOBALS_SET_MAX;
+use crate::step::ASSIGNMENTS_MAX;
 use crate::syntax::{self, Action, Comparison, Expression, Operator, Word};
 
 use super::names::{self, Names, Registers};
@@ -86,9 +86,8 @@ impl Scope<'_> {
                 "the stage has no key, so it has no contexts to update: add `key FIELD ...`",
             ));
         }
-        let globals = compiled.assignments.iter().filter(|known| matches!(known.target, Target::Global(_))).count();
-        if globals > GLOBALS_SET_MAX {
-            note(Error::new(row.state.place, format!("a row sets at most {GLOBALS_SET_MAX} global registers")));
+        if compiled.assignments.len() > ASSIGNMENTS_MAX {
+            note(Error::new(row.state.place, format!("a row has at most {ASSIGNMENTS_MAX} assignments")));
         }
         if errors.is_empty() { Ok(compiled) } else { Err(errors) }
     }

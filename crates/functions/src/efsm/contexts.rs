@@ -7,7 +7,7 @@ use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, Step};
 use packet::{Nanos, Words};
 
-use super::flow::Rows;
+use super::flow::Counting;
 
 /// How many expired contexts of each stage a packet removes. A packet adds one at most.
 const RECLAIMED_A_PACKET: usize = 2;
@@ -132,14 +132,20 @@ pub(super) struct SharedContexts<'s, 'a, M: Memory> {
     first: &'s First,
     tx: &'s mut M::Tx<'a>,
     now: Nanos,
-    pub(super) rows: Rows,
+    counts: Counting<'a>,
     /// True if a context found no room.
     pub(super) is_full: bool,
 }
 
 impl<'s, 'a, M: Memory> SharedContexts<'s, 'a, M> {
-    pub(super) const fn new(shared: &'a Contexts<M>, first: &'s First, tx: &'s mut M::Tx<'a>, now: Nanos) -> Self {
-        Self { shared, first, tx, now, rows: Rows::new(), is_full: false }
+    pub(super) const fn new(
+        shared: &'a Contexts<M>,
+        first: &'s First,
+        tx: &'s mut M::Tx<'a>,
+        now: Nanos,
+        counts: Counting<'a>,
+    ) -> Self {
+        Self { shared, first, tx, now, counts, is_full: false }
     }
 
     /// Removes expired contexts.
@@ -213,7 +219,7 @@ impl<M: Memory> Store for SharedContexts<'_, '_, M> {
     }
 
     fn matched(&mut self, row: usize) -> Result<(), M::Conflict> {
-        self.rows.push(row);
+        self.counts.count(row);
         Ok(())
     }
 }

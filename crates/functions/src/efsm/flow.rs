@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use efsm::machine::REGISTER_WORDS;
 use efsm::{Context, ContextKey, Machine, Store, Timeouts};
-use nf::Flow;
+use nf::{Flow, PacketCounts};
 use packet::Nanos;
 
 /// Words of a flow.
@@ -51,28 +51,21 @@ impl Layout {
     }
 }
 
-/// The rows that a packet matched, in order.
+/// Where the rows that a packet matches are counted.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
-    rows: [u32; efsm::machine::STAGES_MAX],
-    len: usize,
+pub(super) struct Counting<'a> {
+    /// `None` for a replayed packet, and for a trial run.
+    pub counts: Option<&'a PacketCounts>,
+    /// Bytes of the packet.
+    pub bytes: u32,
 }
 
-impl Rows {
-    pub(super) const fn new() -> Self {
-        Self { rows: [0; efsm::machine::STAGES_MAX], len: 0 }
-    }
-
-    /// A packet passes a stage once at most, so there is room.
+impl Counting<'_> {
     #[inline]
-    pub(super) const fn push(&mut self, row: usize) {
-        self.rows[self.len] = row as u32;
-        self.len += 1;
-    }
-
-    #[inline]
-    pub(super) fn each(&self, visit: impl FnMut(usize)) {
-        self.rows[..self.len].iter().map(|row| *row as usize).for_each(visit);
+    pub(super) fn count(self, row: usize) {
+        if let Some(counts) = self.counts {
+            counts.count(row, self.bytes);
+        }
     }
 }
 
@@ -81,13 +74,18 @@ pub(super) struct FlowStore<'a> {
     words: &'a mut [u64; FLOW_WORDS],
     layout: &'a Layout,
     machine: &'a Machine,
-    pub(super) rows: Rows,
+    counts: Counting<'a>,
 }
 
 impl FlowContexts {
     #[inline]
-    pub(super) const fn store<'a>(&'a mut self, layout: &'a Layout, machine: &'a Machine) -> FlowStore<'a> {
-        FlowStore { words: &mut self.0, layout, machine, rows: Rows::new() }
+    pub(super) const fn store<'a>(
+        &'a mut self,
+        layout: &'a Layout,
+        machine: &'a Machine,
+        counts: Counting<'a>,
+    ) -> FlowStore<'a> {
+        FlowStore { words: &mut self.0, layout, machine, counts }
     }
 
     /// The time from which on the flow is as good as none; [`Nanos::NEVER`] if there is no such time, `None` if it is already.
@@ -173,7 +171,7 @@ impl Store for FlowStore<'_> {
 
     #[inline]
     fn matched(&mut self, row: usize) -> Result<(), Infallible> {
-        self.rows.push(row);
+        self.counts.count(row);
         Ok(())
     }
 }

@@ -170,8 +170,9 @@ fn transitions(out: &mut String, stage: &Stage, states: &[State], middle: f64) {
             continue;
         }
         // To the right above, to the left below; the further, the higher.
-        let up = if (a < b) != timeout { -1.0 } else { 1.0 };
-        let lift = up * (28.0 + 18.0 * from.abs_diff(to) as f64).min(72.0);
+        let up = if a < b { -1.0 } else { 1.0 };
+        let deeper = if timeout { 16.0 } else { 0.0 };
+        let lift = up * (deeper + (20.0 + 16.0 * from.abs_diff(to) as f64).min(70.0));
         let inset = if a < b { 16.0 } else { -16.0 };
         let (start, end) = (a + inset, b - inset);
         let edge = middle + up * (RADIUS - 5.0);
