@@ -35,6 +35,9 @@ cargo xtask results scr [--fresh] [--quick] [FOLDER]
 cargo xtask results shared-state [--fresh] [--quick] [FOLDER]
                              measure the cost and the scaling of transactions, the case studies, and a microbenchmark
                              against other ways to share, and write docs/results/shared-state.md
+cargo xtask results efsm [--fresh] [--quick] [FOLDER]
+                             measure pipelines of stages (figures 4, 6 and 7 of the Open Packet Processor) and write
+                             docs/results/efsm.md
 cargo xtask bench tables [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
                              compare our flow tables with DPDK's rte_hash (needs libdpdk-dev) and the standard map
 ";
@@ -52,8 +55,9 @@ fn main() -> ExitCode {
         ["package"] => publish::check(),
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", page @ ("scr" | "shared-state"), rest @ ..] => match results::Options::read(rest) {
+        ["results", page @ ("scr" | "shared-state" | "efsm"), rest @ ..] => match results::Options::read(rest) {
             Some(options) if *page == "scr" => results::scr(&options),
+            Some(options) if *page == "efsm" => results::efsm::make(&options),
             Some(options) => results::shared_state::make(&options),
             None => {
                 eprint!("{HELP}");

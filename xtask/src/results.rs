@@ -4,6 +4,7 @@
 
 mod claims;
 mod disturbance;
+pub(crate) mod efsm;
 mod page;
 mod paper;
 mod plot;

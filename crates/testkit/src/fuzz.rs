@@ -5,6 +5,7 @@ mod capture;
 mod carrier;
 mod cases;
 mod config;
+mod efsm;
 mod functions;
 mod parse;
 mod rss;
@@ -15,6 +16,7 @@ pub use capture::capture;
 pub use carrier::carrier;
 pub use cases::cases;
 pub use config::config;
+pub use efsm::efsm;
 pub use functions::functions;
 pub use parse::parse;
 
@@ -22,7 +24,7 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 8] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -30,4 +32,5 @@ pub const CHECKS: [(&str, Check); 7] = [
     ("carrier", carrier),
     ("rss", rss),
     ("cases", cases),
+    ("efsm", efsm),
 ];

@@ -29,6 +29,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("carrier", sequenced()),
         ("rss", packet_sets()),
         ("cases", case_files()),
+        ("efsm", programs()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -38,6 +39,19 @@ pub fn write(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Programs of stages, each with a few packets.
+fn programs() -> Vec<Vec<u8>> {
+    let all = [
+        include_str!("../../../../testdata/efsm/figure-2.efsm"),
+        "stage a\n  key ip.src\n  on * r0<3 : state 1 idle 5s -> 2 hard 1m; r0 = r0 + 1; out across # c\n  on 2 : r1 = ip.dst; drop\n",
+        "ports a=1\nmeta m = bits 0..7\nstage s\n  global g = 7\n  on * in=a l4.src=2/0xff : m = g % 3; g = max(g, len); goto t\n\
+         stage t\n  lookup l4.src m\n  update l4.dst m\n  contexts 9\n  preset 1, 2 : state = 3; r0 = 0x10\n\
+         on 3 : state = state + 1; r0 = ewma(r0, len, 2); l4.dst = r0; out back\n  on * : out 1\n",
+    ];
+    let packets: Vec<u8> = (0..96_u8).map(|at| at.wrapping_mul(37)).collect();
+    all.iter().map(|text| [text.as_bytes(), &[0], &packets].concat()).collect()
 }
 
 /// Case files, short ones with every kind of word.
