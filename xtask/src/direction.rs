@@ -24,7 +24,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
     ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
     ("sampler", &[]),
-    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "efsm", "functions", "lab", "rss", "synth", "case"]),
+    (
+        "testkit",
+        &["packet", "flow", "memory", "nf", "port", "engine", "efsm", "functions", "lab", "rss", "synth", "case"],
+    ),
     (
         "millrace",
         &[

@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 
 use crate::error::{Error, Place};
 use crate::key::OTHER_BITS;
-use crate::machine::{Extractor, KeyField, Keys, META_MAX, Machine, Preset, REGISTER_WORDS, Row, STAGES_MAX, Stage};
+use crate::machine::{
+    Extractor, KeyField, Keys, META_MAX, Machine, Preset, REGISTER_WORDS, Row, STAGES_MAX, Stage, Target,
+};
 use crate::packet::{Field, Layers};
 use crate::parse::parse;
 use crate::syntax::{self, Item, Line, Word};
@@ -103,7 +105,9 @@ impl Compiler {
             compiled.push(stage);
         }
         self.warn_of_unreachable(&stages, &compiled);
-        Machine { stages: compiled, ports: names.ports, meta: names.meta, globals, rows }
+        let assignments = compiled.iter().flat_map(|stage| &stage.rows).flat_map(|row| &row.assignments);
+        let rewrites = assignments.map(|one| one.target).any(|target| matches!(target, Target::Header(_)));
+        Machine { stages: compiled, ports: names.ports, meta: names.meta, globals, rows, rewrites }
     }
 
     /// The lines before the first stage.

@@ -32,6 +32,8 @@ pub struct Machine {
     pub globals: Vec<u64>,
     /// The number of rows of all stages.
     pub rows: usize,
+    /// True if a row sets a header field.
+    pub rewrites: bool,
 }
 
 /// A stage.

@@ -43,8 +43,9 @@ impl MemoryStore {
 impl Store for MemoryStore {
     type Error = Infallible;
 
-    fn load(&mut self, stage: usize, key: &ContextKey) -> Result<Context, Infallible> {
-        Ok(self.contexts[stage].get(key).copied().unwrap_or_default())
+    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), Infallible> {
+        *context = self.contexts[stage].get(key).copied().unwrap_or_default();
+        Ok(())
     }
 
     fn store(&mut self, stage: usize, key: &ContextKey, context: &Context) -> Result<(), Infallible> {

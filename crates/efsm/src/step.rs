@@ -67,25 +67,24 @@ impl Context {
         self.state == 0 && self.registers == [0; REGISTER_WORDS]
     }
 
-    /// The context as a packet finds it at `now`. A timeout that has ended sets the state to its fallback and keeps the registers, or
-    /// without one removes the context. A packet that looks a context up starts its idle timeout anew. Also returns true if that changes
+    /// Makes it the context that a packet finds at `now`. A timeout that has ended sets the state to its fallback and keeps the registers, or
+    /// without one removes the context. A packet that looks a context up starts its idle timeout anew. Returns true if that has changed
     /// the context.
     #[inline]
-    #[must_use]
-    pub fn at(mut self, now: Nanos) -> (Self, bool) {
+    pub fn pass(&mut self, now: Nanos) -> bool {
         let Timeouts { idle, idle_end, hard_end, fallback } = self.timeouts;
         if now >= idle_end.min(hard_end) {
             self.timeouts = Timeouts::NONE;
             match fallback[usize::from(hard_end < idle_end)] {
                 Some(state) => self.state = state,
-                None => return (Self::default(), true),
+                None => *self = Self::default(),
             }
-            return (self, true);
+            return true;
         }
         if idle.0 > 0 {
             self.timeouts.idle_end = now + idle;
         }
-        (self, idle.0 > 0)
+        idle.0 > 0
     }
 }
 
@@ -94,11 +93,14 @@ pub trait Store {
     /// Why an access failed.
     type Error;
 
-    /// The context of this key, as it was stored; the default if there is none.
+    /// False if the store knows which context is meant without its key. Then keys are not made; [`ContextKey::NONE`] stands for all.
+    const KEYED: bool = true;
+
+    /// Reads the context of this key, as it was stored, into `context`; the default if there is none.
     ///
     /// # Errors
     /// The store's error.
-    fn load(&mut self, stage: usize, key: &ContextKey) -> Result<Context, Self::Error>;
+    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), Self::Error>;
 
     /// Stores a context.
     ///
@@ -186,15 +188,18 @@ impl<S: Store> Passage<'_, S> {
             return self.apply(row, None).map(|()| row.next);
         };
         // Both keys are taken when the packet enters the stage.
-        let lookup = extractors.lookup.key(self.packet, &self.metadata);
+        let lookup = match S::KEYED {
+            true => extractors.lookup.key(self.packet, &self.metadata),
+            false => self.packet.layers.contains(extractors.lookup.layers).then_some(ContextKey::NONE),
+        };
         let update = match &extractors.update {
             Some(update) => update.key(self.packet, &self.metadata),
             None => lookup,
         };
         let (Some(lookup), Some(update)) = (lookup, update) else { return Ok(Next::Keyless) };
+        self.store.load(at, &lookup, &mut self.context)?;
         // A context whose timeouts have changed must be stored, even if no row changes it.
-        let is_changed;
-        (self.context, is_changed) = self.store.load(at, &lookup)?.at(self.now);
+        let is_changed = stage.has_timeouts && self.context.pass(self.now);
         let Some((index, row)) = self.find(stage)? else {
             if is_changed {
                 self.store.store(at, &lookup, &self.context)?;
@@ -212,7 +217,9 @@ impl<S: Store> Passage<'_, S> {
                 self.store.store(at, &lookup, &self.context)?;
             }
         } else {
-            let (mut other, _) = self.store.load(at, &update)?.at(self.now);
+            let mut other = Context::default();
+            self.store.load(at, &update, &mut other)?;
+            other.pass(self.now);
             self.apply(row, Some(&mut other))?;
             self.store.store(at, &update, &other)?;
         }
@@ -290,11 +297,14 @@ impl<S: Store> Passage<'_, S> {
         if let Some((SetState { idle, hard, .. }, state)) = state {
             let end = |timeout: Option<Timeout>| timeout.map_or(Nanos::NEVER, |timeout| *now + timeout.span);
             context.state = state;
-            context.timeouts = Timeouts {
-                idle: idle.map_or(Nanos(0), |timeout| timeout.span),
-                idle_end: end(idle),
-                hard_end: end(hard),
-                fallback: [idle, hard].map(|timeout| timeout.and_then(|timeout| timeout.fallback)),
+            context.timeouts = match (idle, hard) {
+                (None, None) => Timeouts::NONE,
+                _ => Timeouts {
+                    idle: idle.map_or(Nanos(0), |timeout| timeout.span),
+                    idle_end: end(idle),
+                    hard_end: end(hard),
+                    fallback: [idle, hard].map(|timeout| timeout.and_then(|timeout| timeout.fallback)),
+                },
             };
         }
         Ok(())

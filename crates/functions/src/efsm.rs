@@ -148,6 +148,7 @@ impl Efsm {
 
     fn verdict(&self, outcome: Outcome, packet: &Packet, before: &Packet) -> Verdict {
         match outcome {
+            Outcome::Out(port) if !self.machine.rewrites => Verdict::Forward(PortId(port)),
             Outcome::Out(port) => match packet.rewrite(before) {
                 Rewrite::NONE => Verdict::Forward(PortId(port)),
                 rewrite => Verdict::Rewrite { port: PortId(port), rewrite },

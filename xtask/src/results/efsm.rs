@@ -68,7 +68,8 @@ pub(crate) fn make(options: &Options) -> Result<()> {
              memory has no link, so here the length of the packets hardly matters. Its figure 5, what each of its changes to a \
              switch gained, has no counterpart.\n\n";
     for (campaign, names) in gathered.campaigns.values() {
-        page += &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(campaign.start_s), campaign.load);
+        page +=
+            &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(campaign.start_s), campaign.load);
     }
     page += &disturbance::summary(&gathered.runs);
     for (title, kind, program) in [
@@ -143,19 +144,37 @@ fn traces(folder: &Path, quick: bool) -> Result<()> {
     let (flows, packets) = if quick { ("1k", "20k") } else { ("10k", "200k") };
     for size in SIZES {
         let (out, size) = (folder.join(format!("tcp-{size}.pcap")).display().to_string(), size.to_string());
-        let line = ["run", "--release", "--quiet", "--package", "millrace-net", "--", "--quiet", "synth", "--profile", "uniform"];
-        let line = line.into_iter().chain(["--transport", "tcp", "--flows", flows, "--packets", packets, "--size", &size, "--out", &out]);
+        let line = [
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "millrace-net",
+            "--",
+            "--quiet",
+            "synth",
+            "--profile",
+            "uniform",
+        ];
+        let line = line.into_iter().chain([
+            "--transport",
+            "tcp",
+            "--flows",
+            flows,
+            "--packets",
+            packets,
+            "--size",
+            &size,
+            "--out",
+            &out,
+        ]);
         cargo(&line.collect::<Vec<_>>())?;
     }
     Ok(())
 }
 
 fn plan(quick: bool, folder: &Path) -> Vec<Run> {
-    let small = if quick {
-        "--round-packets 40k --rounds 2"
-    } else {
-        "--round-packets 600k --rounds 7 --undisturbed"
-    };
+    let small = if quick { "--round-packets 40k --rounds 2" } else { "--round-packets 600k --rounds 7 --undisturbed" };
     let mut runs = Vec::new();
     let mut add = |name: String, program: &str, size: u32, engines: &str, cores: &str| {
         let line = format!("{small} --engines {engines} --cores {cores} --json");
@@ -167,7 +186,8 @@ fn plan(quick: bool, folder: &Path) -> Vec<Run> {
     };
     for kind in ["stateless", "stateful"] {
         for stages in 1..=STAGES {
-            let engines = if kind == "stateful" && stages == 1 { "sequential,rss,shared,transactional,scr" } else { ENGINES[0] };
+            let engines =
+                if kind == "stateful" && stages == 1 { "sequential,rss,shared,transactional,scr" } else { ENGINES[0] };
             add(format!("{kind}/{stages}"), &format!("{kind}-{stages}"), 64, engines, "1-2");
         }
         for size in SIZES {

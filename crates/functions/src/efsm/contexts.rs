@@ -169,13 +169,14 @@ impl<'s, 'a, M: Memory> SharedContexts<'s, 'a, M> {
 impl<M: Memory> Store for SharedContexts<'_, '_, M> {
     type Error = M::Conflict;
 
-    fn load(&mut self, stage: usize, key: &ContextKey) -> Result<Context, M::Conflict> {
+    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), M::Conflict> {
         let preset = self.first.preset(stage, key);
         let stage = self.stage(stage);
-        Ok(match stage.places.get(self.tx, &key.long())? {
+        *context = match stage.places.get(self.tx, &key.long())? {
             Some(index) => stage.contexts.read(self.tx, index as usize)?.0,
             None => preset.copied().unwrap_or_default(),
-        })
+        };
+        Ok(())
     }
 
     fn store(&mut self, stage: usize, key: &ContextKey, context: &Context) -> Result<(), M::Conflict> {

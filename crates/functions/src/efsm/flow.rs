@@ -23,7 +23,10 @@ impl Flow for FlowContexts {}
 
 /// Where the context of each stage lies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Layout(Vec<Option<Span>>);
+pub(super) struct Layout {
+    spans: Vec<Option<Span>>,
+    has_timeouts: bool,
+}
 
 /// Where a stage's context lies in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,13 @@ impl Layout {
             start += 1 + span.registers + if span.has_timeouts { TIMEOUT_WORDS } else { 0 };
             spans.push(Some(span));
         }
-        (start <= FLOW_WORDS).then_some(Self(spans))
+        let has_timeouts = spans.iter().flatten().any(|span| span.has_timeouts);
+        (start <= FLOW_WORDS).then_some(Self { spans, has_timeouts })
+    }
+
+    #[inline]
+    fn span(&self, stage: usize) -> Option<Span> {
+        self.spans.get(stage).copied().flatten()
     }
 }
 
@@ -91,9 +100,13 @@ impl FlowContexts {
     /// The time from which on the flow is as good as none; [`Nanos::NEVER`] if there is no such time, `None` if it is already.
     #[inline]
     pub(super) fn deadline(&self, layout: &Layout) -> Option<Nanos> {
+        if !layout.has_timeouts {
+            return (self.0 != [0; FLOW_WORDS]).then_some(Nanos::NEVER);
+        }
         let mut last = None;
-        for span in layout.0.iter().flatten() {
-            let context = read(&self.0, *span);
+        let mut context = Context::default();
+        for span in layout.spans.iter().flatten() {
+            read(&self.0, *span, &mut context);
             if context.is_default() && context.timeouts == Timeouts::NONE {
                 continue;
             }
@@ -106,11 +119,15 @@ impl FlowContexts {
     }
 }
 
+/// Reads a context. Registers that the stage doesn't have stay as they are: 0.
 #[inline]
-fn read(words: &[u64; FLOW_WORDS], span: Span) -> Context {
+fn read(words: &[u64; FLOW_WORDS], span: Span, context: &mut Context) {
     let Span { start, registers, has_timeouts } = span;
-    let mut context = Context { state: words[start], ..Context::default() };
-    context.registers[..registers].copy_from_slice(&words[start + 1..][..registers]);
+    context.state = words[start];
+    for (register, word) in context.registers[..registers].iter_mut().zip(&words[start + 1..]) {
+        *register = *word;
+    }
+    context.timeouts = Timeouts::NONE;
     if has_timeouts {
         let timeouts = &words[start + 1 + registers..][..TIMEOUT_WORDS];
         if let &[idle, idle_end, hard_end, first, second, set] = timeouts
@@ -122,15 +139,15 @@ fn read(words: &[u64; FLOW_WORDS], span: Span) -> Context {
                 Timeouts { idle: Nanos(idle), idle_end: Nanos(idle_end), hard_end: Nanos(hard_end), fallback };
         }
     }
-    context
 }
 
 #[inline]
 fn write(words: &mut [u64; FLOW_WORDS], span: Span, context: &Context) {
     let Span { start, registers, has_timeouts } = span;
     words[start] = context.state;
-    words[start + 1..][..registers].copy_from_slice(&context.registers[..registers]);
-    debug_assert_eq!(context.registers[registers..], [0; REGISTER_WORDS][registers..], "a stage has these registers");
+    for (word, register) in words[start + 1..].iter_mut().zip(&context.registers[..registers]) {
+        *word = *register;
+    }
     if has_timeouts {
         let Timeouts { idle, idle_end, hard_end, fallback } = context.timeouts;
         let words = &mut words[start + 1 + registers..][..TIMEOUT_WORDS];
@@ -147,14 +164,21 @@ fn write(words: &mut [u64; FLOW_WORDS], span: Span, context: &Context) {
 impl Store for FlowStore<'_> {
     type Error = Infallible;
 
+    const KEYED: bool = false;
+
     #[inline]
-    fn load(&mut self, stage: usize, _: &ContextKey) -> Result<Context, Infallible> {
-        Ok(self.layout.0.get(stage).copied().flatten().map(|span| read(self.words, span)).unwrap_or_default())
+    fn load(&mut self, stage: usize, _: &ContextKey, context: &mut Context) -> Result<(), Infallible> {
+        // Another stage may have more registers.
+        context.registers = [0; REGISTER_WORDS];
+        if let Some(span) = self.layout.span(stage) {
+            read(self.words, span, context);
+        }
+        Ok(())
     }
 
     #[inline]
     fn store(&mut self, stage: usize, _: &ContextKey, context: &Context) -> Result<(), Infallible> {
-        if let Some(span) = self.layout.0.get(stage).copied().flatten() {
+        if let Some(span) = self.layout.span(stage) {
             write(self.words, span, context);
         }
         Ok(())

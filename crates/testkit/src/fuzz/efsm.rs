@@ -14,7 +14,8 @@ pub fn efsm(bytes: &[u8]) {
         Err(errors) => return assert!(errors.iter().all(|error| error.place.line > 0), "an error has a place"),
     };
     let printed = print(&lines);
-    let again = parse(&printed).unwrap_or_else(|errors| panic!("the normal form doesn't parse: {}\n{printed}", errors[0]));
+    let again =
+        parse(&printed).unwrap_or_else(|errors| panic!("the normal form doesn't parse: {}\n{printed}", errors[0]));
     assert_eq!(print(&again), printed, "the normal form is its own normal form");
     let machine = Machine::of_lines(&lines);
     let same = Machine::of_lines(&again);
