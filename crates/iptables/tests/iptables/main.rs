@@ -1,0 +1,5 @@
+//! The parser against rule sets from the field, against iptables' own grammar tests, and against made-up text.
+
+mod grammar;
+mod rulesets;
+mod shared;
