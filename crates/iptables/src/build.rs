@@ -49,7 +49,6 @@ impl TableBuild {
         }
     }
 
-
     /// A user's chain may be the target of a jump.
     pub(crate) fn has_user_chain(&self, name: &str) -> bool {
         self.chains.get(name).is_some_and(|chain| !chain.is_base)

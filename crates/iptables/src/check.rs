@@ -76,7 +76,8 @@ fn reached(table: &Table) -> Result<Vec<u8>, (u32, Fault)> {
             Some((*numbers.get(target.chain()?)?, target))
         })
     };
-    let targets: Vec<Vec<(usize, &Located<Target>)>> = (0..table.chains.len()).map(|nth| jumps(nth).collect()).collect();
+    let targets: Vec<Vec<(usize, &Located<Target>)>> =
+        (0..table.chains.len()).map(|nth| jumps(nth).collect()).collect();
     let mut visits = vec![Visit::Never; table.chains.len()];
     let mut finished = Vec::new();
     // Depth first, without recursion: chains on the path with the number of their next jump.
@@ -106,8 +107,7 @@ fn reached(table: &Table) -> Result<Vec<u8>, (u32, Fault)> {
             }
         }
     }
-    let mut hooks: Vec<u8> =
-        table.chains.iter().map(|chain| chain.base.map_or(0, |(hook, _)| hook.bit())).collect();
+    let mut hooks: Vec<u8> = table.chains.iter().map(|chain| chain.base.map_or(0, |(hook, _)| hook.bit())).collect();
     // A chain is finished after all chains that it leads to.
     for chain in finished.into_iter().rev() {
         for (to, _) in &targets[chain] {
@@ -211,7 +211,9 @@ impl Place<'_> {
             Match::AddrType(types) => {
                 match types.limit {
                     Some(LimitInterface::In) => self.hooks(at, "--limit-iface-in", &[Prerouting, Input, Forward])?,
-                    Some(LimitInterface::Out) => self.hooks(at, "--limit-iface-out", &[Forward, Output, Postrouting])?,
+                    Some(LimitInterface::Out) => {
+                        self.hooks(at, "--limit-iface-out", &[Forward, Output, Postrouting])?
+                    }
                     None => {}
                 }
                 let missing = ["BROADCAST", "BLACKHOLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"];
@@ -258,7 +260,7 @@ impl Place<'_> {
 
     fn check_action(&self, target: &Located<Target>, action: &Action) -> Result<(), Fault> {
         use Hook::{Forward, Input, Output, Postrouting, Prerouting};
-        let (at, name) = (target.at.column, action.name());
+        let (at, name) = (target.at.column, action.written_name());
         match action {
             Action::Reject(reject) => {
                 self.table(at, name, &[TableKind::Filter])?;
@@ -305,11 +307,9 @@ impl Place<'_> {
                 }
             }
             Action::SetTarget(set) => self.set(at, &set.set),
-            Action::Log(_)
-            | Action::NfLog(_)
-            | Action::Tee(_)
-            | Action::MarkPacket(_)
-            | Action::ConnMarkTarget(_) => Ok(()),
+            Action::Log(_) | Action::NfLog(_) | Action::Tee(_) | Action::MarkPacket(_) | Action::ConnMarkTarget(_) => {
+                Ok(())
+            }
         }
     }
 

@@ -22,17 +22,44 @@ pub(crate) const CHAIN_BYTES_MAX: usize = 28;
 /// What a command does.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Append { chain: String },
-    Insert { chain: String, number: usize },
-    Replace { chain: String, number: usize },
-    Delete { chain: String },
-    DeleteNumber { chain: String, number: usize },
-    New { chain: String },
-    DeleteChain { chain: Option<String> },
-    Flush { chain: Option<String> },
-    Zero { chain: Option<String> },
-    Rename { from: String, to: String },
-    Policy { chain: String, policy: Policy },
+    Append {
+        chain: String,
+    },
+    Insert {
+        chain: String,
+        number: usize,
+    },
+    Replace {
+        chain: String,
+        number: usize,
+    },
+    Delete {
+        chain: String,
+    },
+    DeleteNumber {
+        chain: String,
+        number: usize,
+    },
+    New {
+        chain: String,
+    },
+    DeleteChain {
+        chain: Option<String>,
+    },
+    Flush {
+        chain: Option<String>,
+    },
+    Zero {
+        chain: Option<String>,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Policy {
+        chain: String,
+        policy: Policy,
+    },
     /// It only looks: `-L`, `-S`.
     Look,
 }
@@ -196,6 +223,10 @@ pub(crate) fn read(words: &[Word], setting: &Setting<'_>) -> Result<Line, Fault>
     };
     while let Some(word) = reader.take() {
         reader.word(word)?;
+        // The rest is in the words of the other family.
+        if let Some(only) = reader.only.filter(|only| *only != setting.family) {
+            return Ok(Line { command: Command::Look, column: begin, rules: Vec::new(), only: Some(only) });
+        }
     }
     reader.finish(begin)
 }
@@ -671,8 +702,10 @@ impl<'a> Reader<'a> {
         }
         self.rule.counters = self.counters;
         let command = self.to_command(core, column, &words)?;
-        let has_rule =
-            matches!(command, Command::Append { .. } | Command::Insert { .. } | Command::Replace { .. } | Command::Delete { .. });
+        let has_rule = matches!(
+            command,
+            Command::Append { .. } | Command::Insert { .. } | Command::Replace { .. } | Command::Delete { .. }
+        );
         let only = self.only;
         let rules = if has_rule { self.rules() } else { Vec::new() };
         Ok(Line { command, column, rules, only })
@@ -680,7 +713,8 @@ impl<'a> Reader<'a> {
 
     /// A rule for each pair of source and destination.
     fn rules(self) -> Vec<Rule> {
-        let tells = |network: &Located<Condition<Network>>| network.negated || network.value.value.prefix_len() != Some(0);
+        let tells =
+            |network: &Located<Condition<Network>>| network.negated || network.value.value.prefix_len() != Some(0);
         let each = |networks: Vec<Located<Condition<Network>>>| match networks.is_empty() {
             true => alloc::vec![None],
             false => networks.into_iter().map(|network| Some(network).filter(tells)).collect(),
@@ -794,13 +828,7 @@ fn find_match(name: &str, family: Family) -> Option<(&'static [Spec], MatchMaker
 }
 
 /// The error of a name that is neither a match (or target) nor known as unsupported.
-fn no_extension<T>(
-    name: Value<'_>,
-    what: &str,
-    of: Option<Option<Family>>,
-    family: Family,
-    rows: &[Row<T>],
-) -> Fault {
+fn no_extension<T>(name: Value<'_>, what: &str, of: Option<Option<Family>>, family: Family, rows: &[Row<T>]) -> Fault {
     if of.is_some() {
         return name.fault(format!("{family} has no {what} {}", name.text));
     }

@@ -20,7 +20,7 @@ pub use header::{
 pub use icmp::{Icmp, Icmp6, IcmpType};
 pub use ipv6::{Dst, Eui64, ExtensionHeaders, Frag, FragPlace, Hbh, HeaderOptions, Ipv6Header, Mh, Rt};
 pub(crate) use place::set_name;
-pub use place::{AddressTypes, AddrType, Comment, LimitInterface, MarkTest, Physdev, RpFilter, SetTest, Sides};
+pub use place::{AddrType, AddressTypes, Comment, LimitInterface, MarkTest, Physdev, RpFilter, SetTest, Sides};
 pub use ports::{ChunkScope, Dccp, Multiport, MultiportSide, Sctp, SctpChunk, SctpChunks, Tcp, TcpFlagsTest, Udp};
 pub use rates::{
     HashLimit, HashLimitKey, HashLimitRate, Limit, Quota, Rate, Recent, RecentAction, RecentSide, Statistic,

@@ -133,7 +133,12 @@ impl<'a> Value<'a> {
         let Some((address, mask)) = self.split_once('/') else {
             return self.address(family).map(Network::host);
         };
-        Ok(Network::new(address.address(family)?, mask.mask(family)?))
+        let mask = mask.mask(family)?;
+        // iptables ignores what stands before a mask of no bits, as in `any/0`.
+        if mask == family.mask(0) {
+            return Ok(Network { address: mask, mask });
+        }
+        Ok(Network::new(address.address(family)?, mask))
     }
 
     fn mask(self, family: Family) -> Result<IpAddr, Fault> {
@@ -250,7 +255,9 @@ mod tests {
     #[test]
     fn numbers_have_the_notations_of_c() {
         let read = [("12", Some(12)), ("0x1F", Some(31)), ("010", Some(8)), ("0", Some(0))];
-        for (text, number) in read.into_iter().chain(["", "-1", "+1", "09", "0x", "1a", "18446744073709551616"].map(|text| (text, None))) {
+        for (text, number) in
+            read.into_iter().chain(["", "-1", "+1", "09", "0x", "1a", "18446744073709551616"].map(|text| (text, None)))
+        {
             assert_eq!(integer(text), number, "{text}");
         }
     }

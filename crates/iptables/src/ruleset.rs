@@ -282,7 +282,7 @@ impl RuleSet {
         for rule in rules {
             features.extend(rule.matches.iter().map(|test| test.written_name()));
             if let Some(Target::Do(action)) = rule.target.as_deref() {
-                features.insert(action.name());
+                features.insert(action.written_name());
             }
         }
         features
@@ -367,9 +367,20 @@ impl fmt::Display for Rule {
         }
         match self.target.as_deref() {
             Some(Target::Goto(chain)) => write!(f, " -g {}", bare(chain)),
-            Some(Target::Do(action)) => write!(f, " -j {}{action}", action.name()),
+            Some(Target::Do(action)) => write!(f, " -j {}{action}", action.written_name()),
             Some(target) => write!(f, " -j {}", bare(target.name())),
             None => Ok(()),
+        }
+    }
+}
+
+impl Action {
+    /// The name that iptables-save prints: as [`Self::name`], but `NOTRACK` for `-j NOTRACK`.
+    #[must_use]
+    pub const fn written_name(&self) -> &'static str {
+        match self {
+            Self::Ct(track) if track.is_notrack => "NOTRACK",
+            other => other.name(),
         }
     }
 }

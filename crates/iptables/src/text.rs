@@ -53,7 +53,8 @@ pub struct Parsed {
 /// All errors of the text, by line. The checks of [`ErrorKind::Load`] run only if there are none of the other kinds.
 pub fn parse(text: &str, options: &Options<'_>) -> Result<Parsed, Errors> {
     let family = options.family.unwrap_or_else(|| guess_family(options.name, text));
-    let mut reader = Reader { options, family, tables: Vec::new(), errors: Vec::new(), left_out: 0, skipped: Vec::new() };
+    let mut reader =
+        Reader { options, family, tables: Vec::new(), errors: Vec::new(), left_out: 0, skipped: Vec::new() };
     let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with('#'));
     match first.is_some_and(|line| line.starts_with(['*', ':'])) {
         true => reader.restore(text),
@@ -153,12 +154,7 @@ impl Reader<'_> {
     }
 
     /// Reads a line. Returns the table that the next line belongs to.
-    fn restore_line(
-        &mut self,
-        line: &str,
-        number: u32,
-        table: Option<TableKind>,
-    ) -> Result<Option<TableKind>, Fault> {
+    fn restore_line(&mut self, line: &str, number: u32, table: Option<TableKind>) -> Result<Option<TableKind>, Fault> {
         if let Some(at) = line.find('\r') {
             let column = line[..at].chars().count() as u32 + 1;
             let what = "the line ends with a carriage return, which counts as a part of the last word";
@@ -355,7 +351,8 @@ impl Reader<'_> {
 
 /// Leaves room in the chain for a rule that is skipped.
 fn leave_room(build: &mut TableBuild, words: &[Word]) {
-    let mut words = words.iter().skip_while(|word| !matches!(word.text.as_str(), "-A" | "-I" | "--append" | "--insert"));
+    let mut words =
+        words.iter().skip_while(|word| !matches!(word.text.as_str(), "-A" | "-I" | "--append" | "--insert"));
     let (Some(command), Some(chain)) = (words.next(), words.next()) else { return };
     let number = words.next().and_then(|word| word.text.parse().ok()).filter(|number| *number > 0);
     let is_insert = matches!(command.text.as_str(), "-I" | "--insert");
@@ -393,12 +390,13 @@ fn brackets(text: &str) -> Option<Counters> {
 
 /// Words between spaces, without quotes.
 fn words_of(text: &str, first_column: u32) -> impl Iterator<Item = Word> {
-    text.split([' ', '\t']).scan(first_column, |column, part| {
-        let at = *column;
-        *column += part.chars().count() as u32 + 1;
-        Some(Word { text: part.to_owned(), column: at, quoted: false })
-    })
-    .filter(|word| !word.text.is_empty())
+    text.split([' ', '\t'])
+        .scan(first_column, |column, part| {
+            let at = *column;
+            *column += part.chars().count() as u32 + 1;
+            Some(Word { text: part.to_owned(), column: at, quoted: false })
+        })
+        .filter(|word| !word.text.is_empty())
 }
 
 /// Lines as fgets() gives them: a carriage return stays.

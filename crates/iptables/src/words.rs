@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn a_shell_splits_commands() {
         let commands = split_shell("a 'b c'\"d\\\"\" && e\\ f; # g").unwrap();
-        assert_eq!(commands.iter().map(|words| texts(words)).collect::<Vec<_>>(), [
-            vec![("a", 1), ("b cd\"", 3)],
-            vec![("e f", 17)]
-        ]);
+        assert_eq!(
+            commands.iter().map(|words| texts(words)).collect::<Vec<_>>(),
+            [vec![("a", 1), ("b cd\"", 3)], vec![("e f", 17)]]
+        );
         for (line, feature) in [("a $b", "shell"), ("a | b", "shell"), ("a \"$b\"", "shell"), ("a 'b", "")] {
             assert_eq!(split_shell(line).unwrap_err().feature, feature, "{line}");
         }

@@ -37,16 +37,8 @@ pub struct TcpFlagsTest {
     pub set: u8,
 }
 
-const TCP_FLAGS: &[(&str, u8)] = &[
-    ("FIN", 1),
-    ("SYN", 2),
-    ("RST", 4),
-    ("PSH", 8),
-    ("ACK", 16),
-    ("URG", 32),
-    ("ALL", 63),
-    ("NONE", 0),
-];
+const TCP_FLAGS: &[(&str, u8)] =
+    &[("FIN", 1), ("SYN", 2), ("RST", 4), ("PSH", 8), ("ACK", 16), ("URG", 32), ("ALL", 63), ("NONE", 0)];
 
 impl TcpFlagsTest {
     /// `--syn`.
@@ -191,8 +183,7 @@ pub struct SctpChunk {
     pub set: u8,
 }
 
-const SCOPES: &[(&str, ChunkScope)] =
-    &[("all", ChunkScope::All), ("any", ChunkScope::Any), ("only", ChunkScope::Only)];
+const SCOPES: &[(&str, ChunkScope)] = &[("all", ChunkScope::All), ("any", ChunkScope::Any), ("only", ChunkScope::Only)];
 
 const CHUNKS: &[(&str, u8)] = &[
     ("DATA", 0),
@@ -272,7 +263,8 @@ impl fmt::Display for SctpChunks {
         for (nth, chunk) in self.chunks.iter().enumerate() {
             let name = CHUNKS.iter().find(|(_, kind)| *kind == chunk.kind).map_or("", |(name, _)| name);
             write!(f, "{}{name}", if nth > 0 { "," } else { "" })?;
-            for (at, letter) in chunk_letters(chunk.kind).iter().enumerate().filter(|(at, _)| chunk.mask & 0x80 >> at != 0)
+            for (at, letter) in
+                chunk_letters(chunk.kind).iter().enumerate().filter(|(at, _)| chunk.mask & 0x80 >> at != 0)
             {
                 let colon = if chunk.mask >> (8 - at) == 0 { ":" } else { "" };
                 let is_set = chunk.set & 0x80 >> at != 0;

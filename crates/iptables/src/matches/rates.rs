@@ -364,7 +364,7 @@ impl Extension for Recent {
     ];
 
     fn build(args: &Args<'_>) -> Result<Self, Fault> {
-        const HITS_MAX: u64 = 255;
+        const HITS_MAX: u64 = 65_535;
         let given = args.exactly_one_of(&["set", "rcheck", "update", "remove"])?;
         let action = match given.spec.name {
             "set" => RecentAction::Set,

@@ -73,7 +73,8 @@ impl Extension for Time {
             day_start_s: args.read("timestart", day_time)?.unwrap_or(0),
             day_stop_s: args.read("timestop", day_time)?.unwrap_or(DAY_STOP_MAX),
             month_days: month_days.map_or(MONTH_DAYS_ALL, |days| flip(days, MONTH_DAYS_ALL)),
-            week_days: week_days.map_or(WEEK_DAYS_ALL, |days| flip(days.map(u32::from), u32::from(WEEK_DAYS_ALL)) as u8),
+            week_days: week_days
+                .map_or(WEEK_DAYS_ALL, |days| flip(days.map(u32::from), u32::from(WEEK_DAYS_ALL)) as u8),
             kernel_tz: args.flag("kerneltz"),
             contiguous: args.flag("contiguous"),
         })
@@ -106,8 +107,7 @@ fn two_digits(text: &str) -> Option<u32> {
 
 /// `2001-02-03T04:05:06`, or a beginning of it, in seconds since 1970.
 fn date(value: Value<'_>) -> Result<u32, Fault> {
-    let wrong =
-        || value.fault(format!("`{}` is not a date", value.text)).instead("write it as `2031-12-24T18:00:00`");
+    let wrong = || value.fault(format!("`{}` is not a date", value.text)).instead("write it as `2031-12-24T18:00:00`");
     let (day, time) = match value.split_once('T') {
         Some((day, time)) => (day.text, Some(time)),
         None => (value.text, None),
@@ -123,7 +123,9 @@ fn date(value: Value<'_>) -> Result<u32, Fault> {
         return Err(wrong());
     }
     let time = match time {
-        Some(time) if !time.text.contains(':') => two_digits(time.text).filter(|hour| *hour < 24).ok_or_else(wrong)? * 3_600,
+        Some(time) if !time.text.contains(':') => {
+            two_digits(time.text).filter(|hour| *hour < 24).ok_or_else(wrong)? * 3_600
+        }
         Some(time) => day_time(time)?,
         None => 0,
     };

@@ -225,7 +225,11 @@ impl fmt::Display for Conntrack {
             ("ctreplsrc", &self.reply_source),
             ("ctrepldst", &self.reply_destination),
         ] {
-            option(f, name, network.as_ref().map(|network| network.map(|network| format!("{}", network.short()))).as_ref())?;
+            option(
+                f,
+                name,
+                network.as_ref().map(|network| network.map(|network| format!("{}", network.short()))).as_ref(),
+            )?;
         }
         option(f, "ctorigsrcport", self.original_source_port.as_ref())?;
         option(f, "ctorigdstport", self.original_destination_port.as_ref())?;
@@ -288,11 +292,8 @@ pub enum DirectionOrBoth {
 
 const CONNBYTES_MODES: &[(&str, ConnBytesMode)] =
     &[("packets", ConnBytesMode::Packets), ("bytes", ConnBytesMode::Bytes), ("avgpkt", ConnBytesMode::Average)];
-const CONNBYTES_DIRECTIONS: &[(&str, DirectionOrBoth)] = &[
-    ("original", DirectionOrBoth::Original),
-    ("reply", DirectionOrBoth::Reply),
-    ("both", DirectionOrBoth::Both),
-];
+const CONNBYTES_DIRECTIONS: &[(&str, DirectionOrBoth)] =
+    &[("original", DirectionOrBoth::Original), ("reply", DirectionOrBoth::Reply), ("both", DirectionOrBoth::Both)];
 
 /// `-m connbytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]

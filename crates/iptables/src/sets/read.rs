@@ -172,7 +172,8 @@ impl Reader {
         let build = self.set(name)?;
         let (entry, before) = extras(entry, &build.set, words)?;
         build.fits(&entry, value)?;
-        let twice = || value.fault(format!("`{}` is in the set already", value.text)).instead("write `-exist` to allow it");
+        let twice =
+            || value.fault(format!("`{}` is in the set already", value.text)).instead("write `-exist` to allow it");
         if kind == SetKind::ListSet {
             return build.list(entry, before, exist, value);
         }
@@ -320,9 +321,10 @@ fn options(mut set: Set, mut words: Words<'_>) -> Result<Set, Fault> {
         let option = word.text.trim_start_matches('-');
         match option {
             "family" if kind.is_hash() && kind != SetKind::HashMac => {
-                set.family = words
-                    .value("family")?
-                    .name_of(&[("inet", Family::V4), ("inet6", Family::V6), ("ipv4", Family::V4), ("ipv6", Family::V6)], "a family")?;
+                set.family = words.value("family")?.name_of(
+                    &[("inet", Family::V4), ("inet6", Family::V6), ("ipv4", Family::V4), ("ipv6", Family::V6)],
+                    "a family",
+                )?;
             }
             "hashsize" if kind.is_hash() => set.hash_size = words.value("hashsize")?.u32()?,
             "maxelem" if kind.is_hash() => set.entries_max = words.value("maxelem")?.u32()?,
@@ -362,11 +364,7 @@ fn options(mut set: Set, mut words: Words<'_>) -> Result<Set, Fault> {
 }
 
 /// Reads the options of an entry: where it goes in a list, too.
-fn extras<'a>(
-    mut entry: Entry,
-    set: &Set,
-    mut words: Words<'a>,
-) -> Result<(Entry, Option<(bool, Value<'a>)>), Fault> {
+fn extras<'a>(mut entry: Entry, set: &Set, mut words: Words<'a>) -> Result<(Entry, Option<(bool, Value<'a>)>), Fault> {
     let (mut place, mut extra) = (None, EntryExtra::default());
     let without = |word: &Word, option: &str| {
         let what = format!("the set `{}` has no `{option}`", set.name);

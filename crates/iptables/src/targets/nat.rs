@@ -111,8 +111,8 @@ impl NatAddresses {
 
 impl fmt::Display for NatAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let brackets = self.ports.is_some()
-            && self.addresses.is_some_and(|addresses| matches!(addresses.first, IpAddr::V6(_)));
+        let brackets =
+            self.ports.is_some() && self.addresses.is_some_and(|addresses| matches!(addresses.first, IpAddr::V6(_)));
         if let Some(Interval { first, last }) = self.addresses {
             write!(f, "{}{first}", if brackets { "[" } else { "" })?;
             if first != last {

@@ -161,7 +161,6 @@ impl fmt::Display for Log {
     }
 }
 
-
 /// How much of a packet `NFLOG` hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NfLogLength {
@@ -266,7 +265,9 @@ impl Extension for Tee {
         let gateway = gateway.ok_or_else(|| args.fault("TEE needs `--gateway`"))?;
         if gateway.is_unspecified() {
             let what = format!("`{gateway}` can't be a gateway");
-            return Err(args.value("gateway").map_or_else(|| args.fault(what.as_str()), |value| value.fault(what.as_str())));
+            return Err(args
+                .value("gateway")
+                .map_or_else(|| args.fault(what.as_str()), |value| value.fault(what.as_str())));
         }
         Ok(Self { gateway, output: args.read("oif", Value::interface)? })
     }

@@ -142,6 +142,8 @@ pub enum ZoneDirection {
 pub struct Ct {
     /// `--notrack`: the packet is not tracked.
     pub not_tracked: bool,
+    /// True for `-j NOTRACK`, the older name of `-j CT --notrack`. Nothing else is given then.
+    pub is_notrack: bool,
     /// `--helper`: follow this protocol.
     pub helper: Option<String>,
     /// `--timeout`: the name of a policy for timeouts.
@@ -157,7 +159,7 @@ pub struct Ct {
 impl Ct {
     /// What `-j NOTRACK` stands for.
     pub(crate) fn build_notrack(_: &Args<'_>) -> Result<Self, Fault> {
-        Ok(Self { not_tracked: true, ..Self::default() })
+        Ok(Self { not_tracked: true, is_notrack: true, ..Self::default() })
     }
 }
 
@@ -198,6 +200,7 @@ impl Extension for Ct {
         });
         Ok(Self {
             not_tracked: args.flag("notrack"),
+            is_notrack: false,
             helper: args.read("helper", |value| value.text_up_to(15))?,
             timeout: args.read("timeout", |value| value.text_up_to(31))?,
             events: args.read("ctevents", events)?,
@@ -209,7 +212,7 @@ impl Extension for Ct {
 
 impl fmt::Display for Ct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        plain(f, "notrack", self.not_tracked)?;
+        plain(f, "notrack", self.not_tracked && !self.is_notrack)?;
         for (name, value) in [
             ("helper", &self.helper),
             ("timeout", &self.timeout),
