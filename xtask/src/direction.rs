@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("nf", &["packet", "flow", "memory"]),
     ("port", &["packet", "locality"]),
     ("rss", &["packet"]),
+    ("iptables", &[]),
     ("engine", &["packet", "flow", "memory", "nf", "port", "locality"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
     ("synth", &["packet", "port"]),
@@ -23,7 +24,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
     ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
     ("sampler", &[]),
-    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "lab", "rss", "synth", "case"]),
+    (
+        "testkit",
+        &["packet", "flow", "memory", "nf", "port", "engine", "functions", "lab", "rss", "synth", "case", "iptables"],
+    ),
     (
         "millrace",
         &[
@@ -41,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "synth",
             "case",
             "catalogue",
+            "iptables",
         ],
     ),
     ("xtask", &[]),

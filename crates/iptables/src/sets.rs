@@ -212,7 +212,10 @@ impl fmt::Display for Set {
                     write!(f, " packets {packets} bytes {bytes}")?;
                 }
                 if !comment.is_empty() {
-                    write!(f, " comment \"{}\"", quote(comment).trim_matches('"'))?;
+                    match quote(comment) {
+                        quoted if quoted.starts_with('"') => write!(f, " comment {quoted}")?,
+                        plain => write!(f, " comment \"{plain}\"")?,
+                    }
                 }
             }
             f.write_str("\n")?;

@@ -9,6 +9,8 @@
 
 #[cfg(feature = "cli")]
 pub use catalogue::{self, cases, config};
+#[cfg(feature = "cli")]
+pub use iptables;
 pub use {engine, flow, functions, lab, memory, nf, packet, port, synth};
 
 /// Tools for testing a function: frames, traces, the naive engine, and the check that every engine agrees.

@@ -6,6 +6,7 @@ mod carrier;
 mod cases;
 mod config;
 mod functions;
+mod iptables;
 mod parse;
 mod rss;
 pub mod seeds;
@@ -16,13 +17,14 @@ pub use carrier::carrier;
 pub use cases::cases;
 pub use config::config;
 pub use functions::functions;
+pub use iptables::iptables;
 pub use parse::parse;
 
 /// A fuzz check.
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 8] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -30,4 +32,5 @@ pub const CHECKS: [(&str, Check); 7] = [
     ("carrier", carrier),
     ("rss", rss),
     ("cases", cases),
+    ("iptables", iptables),
 ];

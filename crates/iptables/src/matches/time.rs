@@ -119,7 +119,7 @@ fn date(value: Value<'_>) -> Result<u32, Fault> {
         None => Ok(1),
     };
     let (month, day) = (part(12)?, part(31)?);
-    if parts.next().is_some() || !(1970..=2037).contains(&year) {
+    if parts.next().is_some() || !(1970..=2038).contains(&year) {
         return Err(wrong());
     }
     let time = match time {
@@ -129,7 +129,8 @@ fn date(value: Value<'_>) -> Result<u32, Fault> {
         Some(time) => day_time(time)?,
         None => 0,
     };
-    Ok(days_before(year, month, day) * 86_400 + time)
+    let seconds = days_before(year, month, day) * 86_400 + time;
+    if seconds > DATE_STOP_MAX { Err(wrong()) } else { Ok(seconds) }
 }
 
 /// Days from 1970 to a date.
@@ -140,7 +141,7 @@ fn days_before(year: u32, month: u32, day: u32) -> u32 {
     years + months + day - 1
 }
 
-/// Days of a month, for years from 1970 to 2037.
+/// Days of a month, for years from 1970 to 2038.
 const fn month_length(year: u32, month: u32) -> u32 {
     match month {
         2 if year.is_multiple_of(4) => 29,
@@ -189,9 +190,11 @@ impl fmt::Display for Time {
                 write!(f, "{}{}", if nth == 0 { " --weekdays " } else { "," }, WEEK_DAYS[day as usize - 1])?;
             }
         }
-        if self.date_start_s != 0 || self.date_stop_s != DATE_STOP_MAX {
+        if self.date_start_s != 0 {
             f.write_str(" --datestart ")?;
             write_date(f, self.date_start_s)?;
+        }
+        if self.date_stop_s != DATE_STOP_MAX {
             f.write_str(" --datestop ")?;
             write_date(f, self.date_stop_s)?;
         }

@@ -1,5 +1,7 @@
 //! The parser against rule sets from the field, against iptables' own grammar tests, and against made-up text.
 
+mod errors;
 mod grammar;
+mod properties;
 mod rulesets;
 mod shared;
