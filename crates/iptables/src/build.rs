@@ -121,9 +121,9 @@ impl TableBuild {
                 }
             }
             Command::Replace { chain, number } => {
-                let [rule] = <[Rule; 1]>::try_from(rules).or_else(|_| {
+                let [rule] = <[Rule; 1]>::try_from(rules).map_err(|_| {
                     let what = "a rule can't be replaced by several: it has a list of addresses".to_owned();
-                    Err(Fault::syntax(column, &chain, what))
+                    Fault::syntax(column, &chain, what)
                 })?;
                 self.rule(&chain, number, column)?;
                 self.refer(&rule, true);
@@ -260,10 +260,10 @@ impl TableBuild {
     fn rename(&mut self, from: &str, to: String) {
         let rules = self.chains.values_mut().flat_map(|chain| chain.rules.iter_mut().flatten());
         for rule in rules {
-            if let Some(Located { value: Target::Jump(chain) | Target::Goto(chain), .. }) = &mut rule.target {
-                if chain == from {
-                    chain.clone_from(&to);
-                }
+            if let Some(Located { value: Target::Jump(chain) | Target::Goto(chain), .. }) = &mut rule.target
+                && chain == from
+            {
+                chain.clone_from(&to);
             }
         }
         if let Some(chain) = self.chains.remove(from) {

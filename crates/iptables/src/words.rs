@@ -179,7 +179,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// A name that iptables-save prints without quotes. Quoted where a name with a space or a quote in it would not read back.
 pub(crate) fn bare(text: &str) -> String {
-    let needs = text.is_empty() || text.contains(|char: char| char == '"' || char == ' ' || char == '\t');
+    let needs = text.is_empty() || text.contains(['"', ' ', '\t']);
     if needs { quote(text) } else { text.to_owned() }
 }
 

@@ -187,11 +187,10 @@ impl Extension for Rt {
         const ADDRESSES_MAX: usize = 16;
         let kind = args.test("rt-type", Value::u32)?;
         let of_zero = ["rt-0-res", "rt-0-addrs", "rt-0-not-strict"];
-        if let Some(given) = args.given.iter().find(|given| of_zero.contains(&given.spec.name)) {
-            if !kind.is_some_and(|kind| kind == Condition { negated: false, value: 0 }) {
-                let what = format!("`--{}` needs `--rt-type 0`", given.spec.name);
-                return Err(Fault::syntax(given.column, given.spec.name, what));
-            }
+        let is_zero = kind == Some(Condition { negated: false, value: 0 });
+        if let Some(given) = args.given.iter().find(|given| !is_zero && of_zero.contains(&given.spec.name)) {
+            let what = format!("`--{}` needs `--rt-type 0`", given.spec.name);
+            return Err(Fault::syntax(given.column, given.spec.name, what));
         }
         args.needs("rt-0-not-strict", &["rt-0-addrs"])?;
         let addresses = |value: Value<'_>| {

@@ -60,7 +60,7 @@ impl Extension for Time {
         let week_days = args.test("weekdays", |value| {
             value.parts(',').try_fold(0, |days, part| {
                 let name = |day: &&str| day[..2].eq_ignore_ascii_case(part.text.get(..2).unwrap_or(""));
-                match WEEK_DAYS.iter().position(|day| name(&day)) {
+                match WEEK_DAYS.iter().position(name) {
                     Some(nth) => Ok(days | 2_u8 << nth),
                     None => Ok(days | 1_u8 << part.number(1, 7)?),
                 }

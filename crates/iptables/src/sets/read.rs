@@ -164,10 +164,10 @@ impl Reader {
         let value = words.value("an entry")?;
         let Set { kind, family, netmask, .. } = self.set(name)?.set;
         let entry = Entry::read(value, kind.dimensions(), family, netmask, number)?;
-        if let EntryPart::Set(member) = &entry.first {
-            if member.as_str() == name.text || !self.sets.contains_key(member) {
-                return Err(value.fault(format!("there is no other set `{member}`")).instead("create it before"));
-            }
+        if let EntryPart::Set(member) = &entry.first
+            && (member.as_str() == name.text || !self.sets.contains_key(member))
+        {
+            return Err(value.fault(format!("there is no other set `{member}`")).instead("create it before"));
         }
         let build = self.set(name)?;
         let (entry, before) = extras(entry, &build.set, words)?;

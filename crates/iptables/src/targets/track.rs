@@ -219,9 +219,8 @@ impl fmt::Display for Ct {
             ("ctevents", &self.events),
             ("expevents", &self.expected_events),
         ] {
-            match value {
-                Some(value) => write!(f, " --{name} {}", bare(value))?,
-                None => {}
+            if let Some(value) = value {
+                write!(f, " --{name} {}", bare(value))?;
             }
         }
         let Some((direction, zone)) = self.zone else { return Ok(()) };

@@ -209,7 +209,7 @@ fn broken_rule_sets_never_panic() {
         let mut lines: Vec<String> = text.lines().take(40).map(str::to_owned).collect();
         for line in &mut lines {
             let chars: Vec<char> = line.chars().collect();
-            if chars.is_empty() || next(&mut state) % 4 > 0 {
+            if chars.is_empty() || !next(&mut state).is_multiple_of(4) {
                 continue;
             }
             let at = next(&mut state) % chars.len();

@@ -55,7 +55,7 @@ error: rules.v4: 2 errors; --skip-unsupported leaves out what only Millrace refu
     assert_eq!((code, &json["errors"][0]["feature"]), (1, &"owner".into()));
     fs::write(folder.path("sets"), "create other hash:ip\n").unwrap();
     let (code, error) = folder.fails("rules check rules.v4 --skip-unsupported --sets sets");
-    assert!(code == 1 && error.starts_with("rules.v4:5:34: there is no set `admins`"), "{code} {error}");
+    assert!(code == 1 && error.starts_with("rules.v4:5:32: there is no set `admins`"), "{code} {error}");
 }
 
 #[test]
