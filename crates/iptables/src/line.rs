@@ -19,6 +19,9 @@ use crate::words::Word;
 /// Longest name of a chain, in bytes.
 pub(crate) const CHAIN_BYTES_MAX: usize = 28;
 
+/// Most rules that a line with lists of addresses may make.
+const RULES_MAX: usize = 10_000;
+
 /// What a command does.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -702,6 +705,11 @@ impl<'a> Reader<'a> {
         }
         self.rule.counters = self.counters;
         let command = self.to_command(core, column, &words)?;
+        let count = self.sources.len().max(1) * self.destinations.len().max(1);
+        if count > RULES_MAX {
+            let what = format!("the lists of addresses make {count} rules of one line, and at most {RULES_MAX} may be");
+            return Err(Fault::syntax(column, "", what).instead("use a set"));
+        }
         let has_rule = matches!(
             command,
             Command::Append { .. } | Command::Insert { .. } | Command::Replace { .. } | Command::Delete { .. }

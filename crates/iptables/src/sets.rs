@@ -166,7 +166,10 @@ impl Sets {
 
 impl fmt::Display for Sets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.sets.iter().try_for_each(|set| set.fmt(f))
+        let is_list = |set: &&Set| set.kind == SetKind::ListSet;
+        let (lists, others): (Vec<_>, Vec<_>) = self.sets.iter().partition(is_list);
+        // Lists come last, so that their sets are there.
+        others.into_iter().chain(lists).try_for_each(|set| set.fmt(f))
     }
 }
 

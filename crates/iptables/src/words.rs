@@ -7,12 +7,12 @@ use alloc::{format, vec};
 
 use crate::error::Fault;
 
-/// Longest word that iptables-restore takes, in bytes.
-const WORD_BYTES_MAX: usize = 1023;
-/// Longest line, in bytes. iptables-restore reads what is behind it as the next line.
-pub(crate) const LINE_BYTES_MAX: usize = 10_239;
-/// Most words in a line.
-const WORDS_MAX: usize = 250;
+/// Longest word, in bytes. iptables-restore takes 1,023, but may print more than it takes.
+const WORD_BYTES_MAX: usize = 8_191;
+/// Longest line, in bytes. iptables-restore takes 10,239.
+pub(crate) const LINE_BYTES_MAX: usize = 65_535;
+/// Most words in a line. iptables-restore takes 254.
+const WORDS_MAX: usize = 4_096;
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +146,13 @@ pub(crate) fn split_shell(line: &str) -> Result<Vec<Vec<Word>>, Fault> {
 }
 
 fn end(words: &mut Vec<Word>, word: &mut Word) -> Result<(), Fault> {
-    if word.column == 0 { Ok(()) } else { finish(words, word) }
+    match word.column {
+        0 => Ok(()),
+        column if word.text.contains('\r') => {
+            Err(Fault::syntax(column, "\\r", "a carriage return is in the word").instead("leave it out"))
+        }
+        _ => finish(words, word),
+    }
 }
 
 fn variable(column: u32) -> Fault {
@@ -197,8 +203,8 @@ mod tests {
         let expected = [("-A", 1), ("x", 5), ("a \"b", 7), ("c", 14), ("'d", 16), ("e'", 19), ("", 22)];
         assert_eq!(texts(&words), expected);
         assert!(split_restore("a \"b", 1).unwrap_err().what.contains("not closed"));
-        assert!(split_restore(&"x".repeat(2_000), 1).unwrap_err().what.contains("longer"));
-        assert!(split_restore(&"x ".repeat(300), 1).unwrap_err().what.contains("more than"));
+        assert!(split_restore(&"x".repeat(9_000), 1).unwrap_err().what.contains("longer"));
+        assert!(split_restore(&"x ".repeat(5_000), 1).unwrap_err().what.contains("more than"));
     }
 
     #[test]

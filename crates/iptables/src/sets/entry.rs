@@ -154,6 +154,9 @@ impl EntryPart {
                 let fault = || value.fault(format!("`{}` is not an Ethernet address", value.text));
                 address.map(Self::Mac).ok_or_else(fault)
             }
+            Dimension::Interface if !super::read::is_plain(value.text) => {
+                Err(value.fault("the name of an interface can't have spaces, quotes or a dash at the beginning"))
+            }
             Dimension::Interface => match value.text.strip_prefix("physdev:") {
                 Some(name) => value.part(name).interface().map(|interface| Self::Interface(interface, true)),
                 None => value.interface().map(|interface| Self::Interface(interface, false)),

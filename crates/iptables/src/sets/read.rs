@@ -92,7 +92,7 @@ impl Reader {
             return Err(Fault::syntax(1, "", format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
         let mut words = split_restore(line, 1)?;
-        let exists = |word: &Word| matches!(word.text.as_str(), "-exist" | "-!" | "--exist");
+        let exists = |word: &Word| !word.quoted && matches!(word.text.as_str(), "-exist" | "-!" | "--exist");
         let exist = words.iter().any(exists);
         words.retain(|word| !exists(word));
         let end = line.chars().count() as u32 + 1;
@@ -123,6 +123,9 @@ impl Reader {
         let name = words.value("the name of a set")?;
         if name.text.is_empty() || name.text.len() > NAME_BYTES_MAX {
             return Err(name.fault(format!("the name of a set has 1 to {NAME_BYTES_MAX} bytes")));
+        }
+        if !is_plain(name.text) {
+            return Err(name.fault("the name of a set can't have spaces, quotes, commas or a dash at the beginning"));
         }
         let kind = words.value("the type of the set")?;
         let kind = SetKind::ALL.into_iter().find(|known| known.name() == kind.text).ok_or_else(|| {
@@ -165,9 +168,10 @@ impl Reader {
         let Set { kind, family, netmask, .. } = self.set(name)?.set;
         let entry = Entry::read(value, kind.dimensions(), family, netmask, number)?;
         if let EntryPart::Set(member) = &entry.first
-            && (member.as_str() == name.text || !self.sets.contains_key(member))
+            && self.sets.get(member).is_none_or(|other| other.set.kind == SetKind::ListSet)
         {
-            return Err(value.fault(format!("there is no other set `{member}`")).instead("create it before"));
+            let fault = value.fault(format!("there is no set `{member}` that is not a list itself"));
+            return Err(fault.instead("create it before"));
         }
         let build = self.set(name)?;
         let (entry, before) = extras(entry, &build.set, words)?;
@@ -311,6 +315,11 @@ impl Set {
             entries: Vec::new(),
         }
     }
+}
+
+/// True for a name that needs no quotes.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.starts_with('-') && !name.contains(|char: char| char.is_whitespace() || matches!(char, '"' | '\\' | ','))
 }
 
 /// Reads the options of a new set.

@@ -252,6 +252,54 @@ fn large_texts_are_read_in_bounded_time() {
     assert_eq!(Sets::parse(&sets, "").unwrap().sets[0].entries.len(), 50_000);
 }
 
+/// Sets that are printed read back, and broken ones are refused.
+#[test]
+fn sets_are_read_back() {
+    const SETS: &[&str] = &[
+        "create a hash:net",
+        "create b hash:ip,port timeout 9 counters comment",
+        "create c bitmap:ip range 10.0.0.0/24 netmask 30",
+        "create d list:set size 2",
+        "create e hash:net,iface forceadd",
+        "create f hash:ip family inet6 maxelem 3",
+        "add a 10.0.0.0/8",
+        "add a 10.1.0.0/16 nomatch",
+        "add b 1.2.3.4,udp:domain",
+        "add b 1.2.3.4,7-9 timeout 3 comment \"-exist\"",
+        "add b 1.2.3.4,icmp:ping packets 3",
+        "add c 10.0.0.7",
+        "add c 10.0.0.9-10.0.0.30",
+        "add d a",
+        "add d b before a",
+        "add e 0/0,physdev:x+",
+        "add f ::1-::3",
+        "add f ::1 -exist",
+        "del a 10.0.0.0/8",
+        "flush b",
+        "destroy f",
+        "add a 1.2.3.4-1.2.3.9",
+    ];
+    let (mut state, mut taken) = (3, 0);
+    for round in 0..3_000 {
+        let mut text: String = SETS[..6].iter().rev().map(|line| format!("{line}\n")).collect();
+        for _ in 0..next(&mut state) % 6 {
+            let mut line = SETS[next(&mut state) % SETS.len()].to_owned();
+            if round % 2 == 0 {
+                line.truncate(next(&mut state) % line.len());
+            }
+            text += &line;
+            text.push('\n');
+        }
+        if let Ok(sets) = Sets::parse(&text, "") {
+            let printed = sets.to_string();
+            let again = Sets::parse(&printed, "").unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
+            assert_eq!(again.to_string(), printed, "{text}");
+            taken += 1;
+        }
+    }
+    assert!(taken > 300, "{taken} texts held sets");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
