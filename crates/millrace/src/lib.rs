@@ -9,7 +9,9 @@
 
 #[cfg(feature = "cli")]
 pub use catalogue::{self, cases, config};
-pub use {engine, flow, functions, lab, memory, nf, packet, port, synth};
+#[cfg(feature = "cli")]
+pub use iptables;
+pub use {efsm, engine, flow, functions, lab, memory, nf, packet, port, synth};
 
 /// Tools for testing a function: frames, traces, the naive engine, and the check that every engine agrees.
 pub mod testkit {

@@ -7,6 +7,7 @@ mod cases;
 mod config;
 mod efsm;
 mod functions;
+mod iptables;
 mod parse;
 mod rss;
 pub mod seeds;
@@ -18,13 +19,14 @@ pub use cases::cases;
 pub use config::config;
 pub use efsm::efsm;
 pub use functions::functions;
+pub use iptables::iptables;
 pub use parse::parse;
 
 /// A fuzz check.
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 8] = [
+pub const CHECKS: [(&str, Check); 9] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -33,4 +35,5 @@ pub const CHECKS: [(&str, Check); 8] = [
     ("rss", rss),
     ("cases", cases),
     ("efsm", efsm),
+    ("iptables", iptables),
 ];

@@ -26,7 +26,7 @@ pub(crate) enum Failed {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    wrong outcome: an engine differs from `sequential`, or a function panicked
+  1    wrong outcome: an engine differs from `sequential`, a function panicked, or a rule set is refused
   2    wrong usage: argument, configuration, or an engine that doesn't support the function
   3    input or output: a file can't be read or written
   130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete

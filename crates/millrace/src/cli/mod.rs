@@ -22,6 +22,7 @@ mod man;
 mod new;
 mod profile;
 mod rss;
+mod rules;
 mod run;
 mod sequence;
 mod signals;
@@ -85,6 +86,7 @@ enum Task {
     Profile(profile::Args),
     Tables(tables::Args),
     Rss(rss::Args),
+    Rules(rules::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
     Flows(flows::Args),
@@ -143,6 +145,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Profile(args) => profile::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
         Task::Rss(args) => rss::perform(&args),
+        Task::Rules(args) => rules::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Flows(args) => flows::perform(&args),

@@ -16,6 +16,7 @@ mod output;
 mod part;
 mod profile;
 mod rss;
+mod rules;
 mod sequenced;
 // What `millrace new` writes, as it is here.
 #[allow(unreachable_pub)]

@@ -30,6 +30,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("rss", packet_sets()),
         ("cases", case_files()),
         ("efsm", programs()),
+        ("iptables", rule_sets()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -52,6 +53,19 @@ fn programs() -> Vec<Vec<u8>> {
     ];
     let packets: Vec<u8> = (0..96_u8).map(|at| at.wrapping_mul(37)).collect();
     all.iter().map(|text| [text.as_bytes(), &[0], &packets].concat()).collect()
+}
+
+/// Rule sets, command lines and sets of addresses.
+fn rule_sets() -> Vec<Vec<u8>> {
+    let all = [
+        "*nat\n:PREROUTING ACCEPT [1:2]\n:A - [0:0]\n[3:4] -A PREROUTING -i eth+ -p tcp -m tcp --dport 80:90 -j DNAT --to-destination 10.0.0.1-10.0.0.9:1-2/3\n-A A -j MASQUERADE --random\nCOMMIT\n",
+        "*filter\n:A -\n-A INPUT ! -s 10.0.0.0/255.0.255.0,1/8 -m multiport --ports 1,2:3 -m limit --limit 5/min --limit-burst 9 -j A\n-I A 1 -m hashlimit --hashlimit-upto 10mb/s --hashlimit-mode srcip --hashlimit-name a -j LOG --log-prefix \"a \\\" b\"\n-R A 1 -m recent --update --seconds 3 -j REJECT\n-D A 1\nCOMMIT\n",
+        "*mangle\n-A FORWARD -p icmp --icmp-type 3/1 -m time --timestart 1:2 --weekdays Mon -m u32 --u32 \"0>>22&0x3C@4=1:2,3&&6&0xFF=1\" -j MARK --set-mark 1/3\n-A FORWARD -m string --algo bm --hex-string \"a|00 ff|\" -m statistic --mode random --probability 0.3 -j TTL --ttl-dec 1\nCOMMIT\n",
+        "#!/bin/sh\nsudo /sbin/iptables -t raw -A PREROUTING -m set --match-set a src,dst -j NOTRACK && iptables -N 'b c' \\\n ; ip6tables -P INPUT DROP\n",
+        "ip6tables -A INPUT -p icmpv6 -m hl --hl-eq 255 -m frag --fragid 1:2 -m rt --rt-type 0 -m mh -d fe80::/10 -j REJECT --reject-with tcp-reset\n",
+        "create a hash:ip,port family inet6 maxelem 9 timeout 3 counters comment\nadd a ::1,udp:53-60 timeout 1 packets 2 bytes 3 comment \"d e\"\ncreate b bitmap:ip range 10.0.0.0/24\nadd b 10.0.0.4-10.0.0.9\ncreate c list:set\nadd c b\ncreate d hash:net,iface\nadd d 0/0,physdev:x nomatch\ndel b 10.0.0.4-10.0.0.9\n",
+    ];
+    all.into_iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
 /// Case files, short ones with every kind of word.

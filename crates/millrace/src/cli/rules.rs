@@ -1,0 +1,234 @@
+//! `millrace rules`: rule sets of iptables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use iptables::{Error, Errors, Family, Options, RuleSet, Sets, parse};
+use serde_json::{Value, json};
+
+use super::failure::{Failed, OUTCOME};
+use super::files::is_standard;
+use crate::print::number::count;
+use crate::print::output::{note, print, print_as_it_is, print_json};
+use crate::print::style::Style;
+
+/// Read rule sets of iptables
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iptables-save | millrace rules check -
+  millrace rules check rules.v4 --sets ipset.save")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Check(CheckArgs),
+}
+
+/// Check that Millrace can read a rule set of iptables
+///
+/// Takes what `iptables-save` and `ip6tables-save` print, what `iptables-restore` takes, and plain command lines as in a shell script.
+/// Prints each line that iptables, the kernel or Millrace refuses, with the reason (exit code 1). For a rule set that can be read, prints
+/// its tables and what it uses. `docs/iptables.md` says what is accepted.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iptables-save | millrace rules check -
+  millrace rules check rules.v6 --skip-unsupported
+  millrace rules check firewall.sh --print > rules.v4
+  millrace rules check rules.v4 --sets ipset.save --json")]
+struct CheckArgs {
+    /// File with the rules; - reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// 4 for iptables, 6 for ip6tables [default: by the commands, the file's name, or the addresses; else 4]
+    #[arg(long, value_name = "FAMILY")]
+    family: Option<Choice>,
+    /// File with the sets that the rules name, as `ipset save` prints them [default: any set may be named]
+    #[arg(long, value_name = "FILE")]
+    sets: Option<PathBuf>,
+    /// Leave out rules that iptables takes and Millrace doesn't, and list them
+    #[arg(long)]
+    skip_unsupported: bool,
+    /// Print the rules as `iptables-save` does
+    #[arg(long, conflicts_with = "json")]
+    print: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Choice {
+    /// iptables
+    #[value(name = "4")]
+    V4,
+    /// ip6tables
+    #[value(name = "6")]
+    V6,
+}
+
+pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    match &args.task {
+        Task::Check(args) => check(args),
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<(), Failed> {
+    let sets = match &args.sets {
+        Some(path) => match Sets::parse(&text(path)?, &path.display().to_string()) {
+            Ok(sets) => Some(sets),
+            Err(errors) => return refused(&errors, args),
+        },
+        None => None,
+    };
+    let name = if is_standard(&args.file) { "-".to_owned() } else { args.file.display().to_string() };
+    let options = Options {
+        name: &name,
+        family: args.family.map(|family| match family {
+            Choice::V4 => Family::V4,
+            Choice::V6 => Family::V6,
+        }),
+        skip_unsupported: args.skip_unsupported,
+        sets: sets.as_ref(),
+        ..Options::default()
+    };
+    let parsed = match parse(&text(&args.file)?, &options) {
+        Ok(parsed) => parsed,
+        Err(errors) => return refused(&errors, args),
+    };
+    if args.json {
+        return print_json(&as_json(&parsed.rules, sets.as_ref(), &parsed.skipped));
+    }
+    for skipped in &parsed.skipped {
+        note(&format!("{skipped}\n"));
+    }
+    match args.print {
+        true => print_as_it_is(&parsed.rules.to_string()),
+        false => print(&summary(&name, &parsed.rules, sets.as_ref(), parsed.skipped.len())),
+    }
+}
+
+/// Prints what is refused, by line.
+fn refused(errors: &Errors, args: &CheckArgs) -> Result<(), Failed> {
+    if args.json {
+        let list: Vec<Value> = errors.errors.iter().map(error_json).collect();
+        print_json(&json!({ "valid": false, "errors": list, "errors_left_out": errors.left_out }))?;
+        return Err(Failed::Said(OUTCOME));
+    }
+    note(&format!("{errors}\n"));
+    let count = errors.errors.len() + errors.left_out;
+    let unsupported = errors.errors.iter().filter(|error| !error.feature.is_empty()).count();
+    let hint = match unsupported {
+        0 => "",
+        _ if args.skip_unsupported => "",
+        _ => "; --skip-unsupported leaves out what only Millrace refuses",
+    };
+    let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
+    Err(Failed::Outcome(anyhow::anyhow!("{}: {errors}{hint}", args.file.display())))
+}
+
+/// Reads a text file, or standard input.
+fn text(path: &Path) -> Result<String, Failed> {
+    /// A million entries of a set fit.
+    const BYTES_MAX: u64 = 1 << 28;
+    let name = path.display();
+    let unread = |error: io::Error| Failed::input(format_args!("{name}: can't be read: {error}"));
+    let mut bytes = Vec::new();
+    let read = match is_standard(path) {
+        true => io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes),
+        false => File::open(path).map_err(unread)?.take(BYTES_MAX + 1).read_to_end(&mut bytes),
+    };
+    if read.map_err(unread)? as u64 > BYTES_MAX {
+        return Err(Failed::usage(format_args!("{name} is larger than 256 MiB, so it is not a rule set")));
+    }
+    String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is not a text file in UTF-8")))
+}
+
+/// The matches and targets of a rule set with the number of rules that use them.
+fn features(rules: &RuleSet) -> BTreeMap<&str, usize> {
+    let mut features = BTreeMap::new();
+    for rule in rules.tables.iter().flat_map(|table| &table.chains).flat_map(|chain| &chain.rules) {
+        let mut names: BTreeSet<&str> = rule.matches.iter().map(|test| test.written_name()).collect();
+        if let Some(iptables::Target::Do(action)) = rule.target.as_deref() {
+            names.insert(action.written_name());
+        }
+        for name in names {
+            *features.entry(name).or_default() += 1;
+        }
+    }
+    features
+}
+
+fn summary(name: &str, rules: &RuleSet, sets: Option<&Sets>, skipped: usize) -> String {
+    let style = Style::stdout();
+    let plural =
+        |number: usize, one: &str| format!("{} {one}{}", count(number as u64), if number == 1 { "" } else { "s" });
+    let mut out = format!(
+        "{}: {}\n  {}, {}",
+        style.bold(name),
+        style.good("the rule set can be read"),
+        rules.family,
+        plural(rules.rule_count(), "rule")
+    );
+    if skipped > 0 {
+        out += &format!("; {} left out", plural(skipped, "line"));
+    }
+    out.push('\n');
+    for table in &rules.tables {
+        let number = table.chains.iter().map(|chain| chain.rules.len()).sum();
+        out += &format!(
+            "  table {:<9} {}, {}\n",
+            table.kind.name(),
+            plural(table.chains.len(), "chain"),
+            plural(number, "rule")
+        );
+    }
+    if let Some(sets) = sets {
+        let entries: usize = sets.sets.iter().map(|set| set.entries.len()).sum();
+        let word = if entries == 1 { "entry" } else { "entries" };
+        out += &format!("  {} with {} {word}\n", plural(sets.sets.len(), "set"), count(entries as u64));
+    }
+    let features = features(rules);
+    if !features.is_empty() {
+        let names: Vec<String> = features.iter().map(|(name, rules)| format!("{name} ({rules})")).collect();
+        out += &format!("  uses: {}\n", names.join(", "));
+    }
+    out
+}
+
+fn as_json(rules: &RuleSet, sets: Option<&Sets>, skipped: &[Error]) -> Value {
+    let tables = rules.tables.iter().map(|table| {
+        let chains = table.chains.iter().map(|chain| {
+            let policy = chain.base.map(|(_, policy)| policy.name());
+            json!({ "name": chain.name, "policy": policy, "rules": chain.rules.len() })
+        });
+        json!({ "name": table.kind.name(), "chains": chains.collect::<Vec<_>>() })
+    });
+    let sets = sets.map(|sets| {
+        let set =
+            |set: &iptables::Set| json!({ "name": set.name, "type": set.kind.name(), "entries": set.entries.len() });
+        sets.sets.iter().map(set).collect::<Vec<_>>()
+    });
+    json!({
+        "valid": true,
+        "family": match rules.family { Family::V4 => 4, Family::V6 => 6 },
+        "rules": rules.rule_count(),
+        "tables": tables.collect::<Vec<_>>(),
+        "features": features(rules),
+        "sets": sets,
+        "skipped": skipped.iter().map(error_json).collect::<Vec<_>>(),
+    })
+}
+
+fn error_json(error: &Error) -> Value {
+    json!({
+        "file": error.name, "line": error.at.line, "column": error.at.column, "kind": error.kind.name(),
+        "word": error.word, "what": error.what, "instead": error.instead,
+        "feature": if error.feature.is_empty() { None } else { Some(&error.feature) },
+    })
+}
