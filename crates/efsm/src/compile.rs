@@ -318,7 +318,8 @@ impl Compiler {
             KeyField::Header(field) => layers.with(field.layers()),
             KeyField::Meta(_) => layers,
         });
-        let new = Extractor { biflow: extractor.biflow, places: fields.clone(), fields, layers };
+        let new =
+            Extractor { biflow: extractor.biflow, places: fields.clone(), fields, layers, is_tuple: false }.settle();
         let place = extractor.fields[0].place;
         if new.other_bits() > OTHER_BITS {
             let message = format!(
@@ -378,7 +379,7 @@ impl Compiler {
             }
         }
         update.places = lookup.fields.clone();
-        update
+        update.settle()
     }
 
     /// Which registers the stage uses, and which of them hold addresses.

@@ -277,6 +277,9 @@ impl Extractor {
         if !packet.layers.contains(self.layers) {
             return None;
         }
+        if self.is_tuple {
+            return Some(self.tuple(packet));
+        }
         let reverses = self.biflow && self.ends(packet, Field::reversed) < self.ends(packet, |field| field);
         let mut key = Builder::default();
         for (field, place) in self.fields.iter().zip(&self.places) {
@@ -287,6 +290,24 @@ impl Extractor {
             key.add(*place, value);
         }
         Some(key.key())
+    }
+
+    /// The key of addresses, ports and perhaps the protocol.
+    #[inline]
+    fn tuple(&self, packet: &Packet) -> ContextKey {
+        let &Packet { src, dst, src_port, dst_port, proto, .. } = packet;
+        let reverses = self.biflow && (dst, dst_port) < (src, src_port);
+        let (src, dst, ports) =
+            if reverses { (dst, src, (dst_port, src_port)) } else { (src, dst, (src_port, dst_port)) };
+        let proto = if self.fields.len() == 5 { proto } else { 0 };
+        let ports = u64::from(ports.0) << 48 | u64::from(ports.1) << 32;
+        let rest = Rest(ports | u64::from(proto) << 8 | HAS_SRC | HAS_DST | HAS_PORTS);
+        if src & MAPPED_MASK == MAPPED && dst & MAPPED_MASK == MAPPED {
+            let hosts = u64::from(src as u32) << 32 | u64::from(dst as u32);
+            return ContextKey::Short(ShortKey { hosts, rest, other: 0 });
+        }
+        let words = |value: u128| [(value >> 64) as u64, value as u64];
+        ContextKey::Long(LongKey { src: words(src), dst: words(dst), rest, other: [0, 0] })
     }
 
     /// The packet's sender, or with [`Field::reversed`] its receiver: address, port, Ethernet address, as far as the key has them.

@@ -99,6 +99,19 @@ pub struct Extractor {
     pub places: Vec<KeyField>,
     /// The layers that a packet needs to have this key.
     pub layers: Layers,
+    /// True if the key is made of both addresses and both ports, each in its own place, and perhaps the protocol.
+    pub is_tuple: bool,
+}
+
+impl Extractor {
+    /// Decides which of the faster ways to the key can be taken.
+    pub(crate) fn settle(mut self) -> Self {
+        let has = |field| self.fields.contains(&KeyField::Header(field));
+        let ends = [Field::IpSrc, Field::IpDst, Field::L4Src, Field::L4Dst];
+        let others = self.fields.len() - usize::from(has(Field::IpProto));
+        self.is_tuple = self.places == self.fields && others == ends.len() && ends.into_iter().all(has);
+        self
+    }
 }
 
 /// A field of a key.
