@@ -309,6 +309,9 @@ impl Compiler {
                     continue;
                 }
             };
+            if matches!(field, KeyField::Header(field) if field.is_time()) {
+                self.error(word.place, "a time can't be part of a key: every packet would have a context of its own");
+            }
             if fields.contains(&field) {
                 self.error(word.place, format!("`{}` is in this key already", word.text));
             }

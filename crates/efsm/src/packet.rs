@@ -13,8 +13,6 @@ pub struct Packet {
     pub dst: u128,
     /// Source and destination Ethernet address.
     pub macs: [u64; 2],
-    /// Time.
-    pub time: Nanos,
     /// Length of the frame on the wire in bytes.
     pub len: u32,
     /// TCP sequence number.
@@ -90,8 +88,8 @@ impl Packet {
     /// Reads the fields of a parsed packet.
     #[inline]
     #[must_use]
-    pub fn read(headers: &Headers, time: Nanos) -> Self {
-        let mut packet = Self { time, len: headers.wire_len, port: headers.interface, ..Self::default() };
+    pub fn read(headers: &Headers) -> Self {
+        let mut packet = Self { len: headers.wire_len, port: headers.interface, ..Self::default() };
         packet.ethertype = headers.ethertype;
         if let Some((src, dst)) = headers.macs {
             packet.macs = [number(src), number(dst)];
@@ -297,7 +295,7 @@ impl Field {
         }
     }
 
-    /// The field's value; 0 if the packet doesn't have it.
+    /// The field's value, if it is no time; 0 if the packet doesn't have it.
     #[inline]
     #[must_use]
     pub fn get(self, packet: &Packet) -> u128 {
@@ -322,10 +320,27 @@ impl Field {
             Self::TcpWindow => packet.window.into(),
             Self::IcmpType => packet.icmp[0].into(),
             Self::IcmpCode => packet.icmp[1].into(),
-            Self::TimeMs => (packet.time.0 / 1_000_000).into(),
-            Self::TimeUs => (packet.time.0 / 1_000).into(),
-            Self::TimeNs => packet.time.0.into(),
+            // A time is not the packet's alone: `at` gives it.
+            Self::TimeMs | Self::TimeUs | Self::TimeNs => 0,
         }
+    }
+
+    /// The field's value at `now`; 0 if the packet doesn't have it.
+    #[inline]
+    #[must_use]
+    pub fn at(self, packet: &Packet, now: Nanos) -> u128 {
+        match self {
+            Self::TimeMs => (now.0 / 1_000_000).into(),
+            Self::TimeUs => (now.0 / 1_000).into(),
+            Self::TimeNs => now.0.into(),
+            _ => self.get(packet),
+        }
+    }
+
+    /// True for a time.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::TimeMs | Self::TimeUs | Self::TimeNs)
     }
 
     /// Sets a field that [can be set](Self::is_writable) to the lower bits of `value`. Other fields stay.

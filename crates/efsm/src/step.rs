@@ -241,7 +241,7 @@ impl<S: Store> Passage<'_, S> {
         Ok(None)
     }
 
-    #[inline]
+    #[inline(always)]
     fn holds(&mut self, condition: &Condition) -> Result<bool, S::Error> {
         if !self.packet.layers.contains(condition.layers) {
             return Ok(false);
@@ -310,12 +310,12 @@ impl<S: Store> Passage<'_, S> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn operand(&mut self, operand: Operand) -> Result<u128, S::Error> {
         let registers = &self.context.registers;
         Ok(match operand {
             Operand::Constant(value) => value,
-            Operand::Header(field) => field.get(self.packet),
+            Operand::Header(field) => field.at(self.packet, self.now),
             Operand::Meta(number) => self.metadata[usize::from(number)].into(),
             Operand::Register(word) => registers[usize::from(word)].into(),
             Operand::Wide(word) => {

@@ -336,7 +336,7 @@ impl NetworkFunction for Efsm {
 
     #[inline]
     fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<EfsmMeta> {
-        let packet = Packet::read(headers, packet::Nanos(0));
+        let packet = Packet::read(headers);
         let key = match &self.place {
             Place::Flow(_, stage, _) => {
                 let keys = self.machine.stages[*stage].keys.as_ref();
@@ -350,8 +350,7 @@ impl NetworkFunction for Efsm {
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &EfsmMeta) -> Step<Opened<FlowContexts>, M> {
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let before = Packet { time: now, ..meta.packet };
-        let mut packet = before;
+        let mut packet = meta.packet;
         let outcome = match &self.place {
             Place::Shared(_) => {
                 let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now, counts);
@@ -370,7 +369,7 @@ impl NetworkFunction for Efsm {
                     // The packet's step follows, with this flow.
                     return Ok(Opened::Flow(FlowContexts::default()));
                 }
-                packet = before;
+                packet = meta.packet;
                 let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
                 outcome
             }
@@ -380,7 +379,7 @@ impl NetworkFunction for Efsm {
                 outcome
             }
         };
-        Ok(Opened::Refused(self.verdict(outcome, &packet, &before)))
+        Ok(Opened::Refused(self.verdict(outcome, &packet, &meta.packet)))
     }
 
     #[inline]
@@ -392,14 +391,13 @@ impl NetworkFunction for Efsm {
     ) -> Step<Verdict, M> {
         let Place::Flow(_, _, layout) = &self.place else { unreachable!("only flows that hold contexts are opened") };
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let before = Packet { time: now, ..meta.packet };
-        let mut packet = before;
+        let mut packet = meta.packet;
         let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
         match flow.deadline(layout) {
             Some(deadline) => cx.expire_after(deadline.since(now)),
             None => cx.close(),
         }
-        Ok(self.verdict(outcome, &packet, &before))
+        Ok(self.verdict(outcome, &packet, &meta.packet))
     }
 
     fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {

@@ -101,7 +101,8 @@ impl FlowContexts {
     #[inline]
     pub(super) fn deadline(&self, layout: &Layout) -> Option<Nanos> {
         if !layout.has_timeouts {
-            return (self.0 != [0; FLOW_WORDS]).then_some(Nanos::NEVER);
+            let is_stored = self.0.iter().fold(0, |all, word| all | word) != 0;
+            return is_stored.then_some(Nanos::NEVER);
         }
         let mut last = None;
         let mut context = Context::default();

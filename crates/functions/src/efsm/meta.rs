@@ -2,7 +2,7 @@
 
 use efsm::{ContextKey, Layers, LongKey, Packet};
 use nf::{Meta, RecordReader, RecordWriter};
-use packet::{Nanos, Words};
+use packet::Words;
 
 /// The metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Meta for EfsmMeta {
     }
 
     fn write(&self, record: &mut [u8]) {
-        let Packet { src, dst, macs, time: _, len, seq, ack, .. } = self.packet;
+        let Packet { src, dst, macs, len, seq, ack, .. } = self.packet;
         let mut fields = RecordWriter::new(record).bytes(src.to_be_bytes()).bytes(dst.to_be_bytes());
         fields = fields.u64(macs[0]).u64(macs[1]).u32(len).u32(seq).u32(ack);
         let Packet { src_port, dst_port, window, ethertype, vlan, port, ip_len, .. } = self.packet;
@@ -48,7 +48,6 @@ impl Meta for EfsmMeta {
             src: u128::from_be_bytes(fields.bytes()?),
             dst: u128::from_be_bytes(fields.bytes()?),
             macs: [fields.u64()?, fields.u64()?],
-            time: Nanos(0),
             len: fields.u32()?,
             seq: fields.u32()?,
             ack: fields.u32()?,

@@ -38,7 +38,6 @@ pub fn efsm(bytes: &[u8]) {
             proto: chunk[13],
             flags: chunk[14],
             layers: Layers(chunk[15] & Layers::ALL.0),
-            time: now,
             ..Packet::default()
         };
         let (mut first, mut second) = (packet, packet);
