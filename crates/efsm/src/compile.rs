@@ -87,7 +87,7 @@ impl Compiler {
         let mut names = Names { ports: Vec::new(), meta: Vec::new(), stages: Vec::new() };
         self.head(head, &mut names);
         for stage in &stages {
-            if names.stages.iter().any(|known| *known == stage.name.text) {
+            if names.stages.contains(&stage.name.text) {
                 self.error(stage.name.place, format!("there are two stages `{}`", stage.name.text));
             }
             names.stages.push(stage.name.text.clone());

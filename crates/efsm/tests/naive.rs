@@ -171,13 +171,7 @@ impl Naive {
                             Operator::Add => left + right,
                             Operator::Subtract => left.wrapping_sub(right),
                             Operator::Multiply => left.wrapping_mul(right),
-                            Operator::Divide => {
-                                if right == 0 {
-                                    u128::MAX
-                                } else {
-                                    left / right
-                                }
-                            }
+                            Operator::Divide => left.checked_div(right).unwrap_or(u128::MAX),
                             Operator::Modulo => {
                                 if right == 0 {
                                     left

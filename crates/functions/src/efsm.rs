@@ -172,7 +172,7 @@ impl Place {
             return Self::Shared("global registers");
         }
         let Some((first, keys)) = stateful.next() else { return Self::Nowhere };
-        let last = stateful.clone().last().map_or(first, |(at, _)| at);
+        let last = stateful.clone().next_back().map_or(first, |(at, _)| at);
         if keys.update.is_some() || stateful.any(|(_, other)| other != keys) {
             return Self::Shared("contexts that packets with different keys reach");
         }

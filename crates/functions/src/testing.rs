@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use memory::Local;
-use nf::{FlowList, KeyOf, NetworkFunction, Report, local_report};
+use nf::{FlowList, KeyOf, NetworkFunction, PacketCounts, Report, local_report};
 use packet::Nanos;
 
 /// The report from flows that are alive, with no other shared state than at the start.
@@ -24,5 +24,5 @@ pub(crate) fn report_at<N: NetworkFunction>(
     now: Nanos,
 ) -> Option<Report> {
     let entries = || -> nf::Entries<'_, N> { Box::new(flows.iter().copied()) };
-    local_report(function, &FlowList::new(&entries, now), shared)
+    local_report(function, &FlowList::new(&entries, now), shared, &PacketCounts::new(function.counters()))
 }

@@ -170,7 +170,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         capture.refuse_mixed_links()?;
     }
     let format = capture.reader().format();
-    let watched_drops = args.dropped.watch(&mut capture, &format, &description.drop_reasons)?;
+    let watched_drops = args.dropped.watch(&mut capture, &format, description.drop_reasons)?;
 
     detail(|| {
         let on = counted(cores as u64, "core", "cores");
