@@ -95,8 +95,11 @@ impl Default for Program {
 impl TryFrom<String> for Program {
     type Error = String;
 
-    /// Names the first errors, a line each.
+    /// Names the first errors, a line each. No text is no error.
     fn try_from(text: String) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
         Machine::compile(&text).map(|machine| Self(Arc::new(machine))).map_err(|errors| {
             let shown: Vec<String> = errors.iter().take(10).map(ToString::to_string).collect();
             let more = errors.len() - shown.len();
@@ -279,8 +282,8 @@ impl NetworkFunction for Efsm {
         keys: &[
             ConfigKey {
                 name: "program",
-                default: "forwards everything",
-                help: "the program's text; --program FILE reads it from a file",
+                default: "\"\"",
+                help: "the program's text, which --program FILE reads from a file; without one everything is forwarded",
             },
             ConfigKey {
                 name: "flows",

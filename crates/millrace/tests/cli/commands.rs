@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use millrace::catalogue::Catalogue;
+use millrace::catalogue::config::Settings;
 use serde_json::Value;
 
 use super::folder::Folder;
@@ -37,9 +38,11 @@ pub(crate) fn functions() -> Vec<&'static str> {
     Catalogue::standard().entries().iter().map(|entry| entry.description().name).collect()
 }
 
-/// Whether a function's packet sets share state.
+/// Whether a function's packet sets share state, as it is without a configuration.
 fn shares(name: &str) -> bool {
-    Catalogue::standard().get(name).is_some_and(|entry| entry.description().sharing.is_any())
+    let catalogue = Catalogue::standard();
+    let program = catalogue.get(name).and_then(|entry| entry.load(&Settings::default()).ok());
+    program.is_some_and(|program| program.description().sharing.is_any())
 }
 
 #[test]
