@@ -2,7 +2,7 @@
 //!
 //! A program is a list of stages, and a stage is a table of rows. A stage looks the packet's flow context up by a key of header fields. The
 //! first row whose state and conditions match sets the context's next state, its registers, global registers and header fields, and sends
-//! the packet on. Language and meaning: `docs/efsm.md`. After Bonola, Bifulco, Petrucci, Pontarelli, Tulumello and Bianchi.
+//! the packet on. Language and meaning: `crates/functions/docs/efsm.md`. After Bonola, Bifulco, Petrucci, Pontarelli, Tulumello and Bianchi.
 //!
 //! ```
 //! use millrace_efsm::Machine;

@@ -419,7 +419,7 @@ impl NetworkFunction for Efsm {
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         (*self.machine == *Program::default().0).then(|| {
-            "efsm runs without a program, so it forwards everything: give one with --program FILE, as in docs/efsm.md".into()
+            "efsm runs without a program, so it forwards everything: give one with --program FILE, as in crates/functions/docs/efsm.md".into()
         })
     }
 }

@@ -73,6 +73,7 @@ impl Scope<'_> {
         }
         match next {
             Some(next) => compiled.next = next,
+            None if row.actions.iter().any(leaves) => {} // What is wrong with it was noted.
             None => note(Error::new(
                 row.state.place,
                 "the row doesn't say where the packet goes: add `goto STAGE`, `out PORT` or `drop`",
@@ -394,4 +395,9 @@ fn once(next: &mut Option<Next>, to: Next, place: Place) -> Result<(), Error> {
         None => Ok(()),
         Some(_) => Err(Error::new(place, "the packet goes to one place: one of `goto`, `out` and `drop` in a row")),
     }
+}
+
+/// True for an action that says where the packet goes.
+const fn leaves(action: &Action) -> bool {
+    matches!(action, Action::Goto(_) | Action::Out(_) | Action::Drop(_))
 }

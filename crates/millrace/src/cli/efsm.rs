@@ -21,7 +21,7 @@ use crate::print::style::Style;
 
 /// Check, format, draw or run a program of stages (Open Packet Processor)
 ///
-/// A program is a list of stages; each has a table of rows, flow contexts with registers, and timeouts. docs/efsm.md explains the language.
+/// A program is a list of stages; each has a table of rows, flow contexts with registers, and timeouts. crates/functions/docs/efsm.md explains the language.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace efsm check figure-2.efsm

@@ -232,7 +232,7 @@ struct Configuration {
     /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// Program of stages for the function `efsm` (docs/efsm.md)
+    /// Program of stages for the function `efsm` (crates/functions/docs/efsm.md)
     #[arg(long, value_name = "FILE")]
     program: Option<std::path::PathBuf>,
     /// Set one configuration key; overrides the file. May be repeated

@@ -16,7 +16,7 @@ const RADIUS: f64 = 26.0;
 /// Between the centres of two states.
 const STEP: f64 = 150.0;
 /// Height of the part of a panel that shows the states.
-const STATES: f64 = 190.0;
+const STATES: f64 = 220.0;
 /// Room to the right of the panels for arrows between stages.
 const MARGIN: f64 = 90.0;
 
@@ -70,7 +70,7 @@ fn panel(out: &mut String, stage: &Stage, y: f64, width: f64, row_text: &dyn Fn(
     );
     put(out, format_args!("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">stage {title}</text>", 2.0 * GAP, y + LINE));
     if has_states {
-        transitions(out, stage, &states, y + LINE + STATES / 2.0 + 8.0);
+        transitions(out, stage, &states, y + LINE + STATES / 2.0);
     }
     for (at, row) in stage.rows.iter().enumerate() {
         let line = y + LINE + GAP + drawn + at as f64 * LINE + 8.0;
