@@ -45,7 +45,9 @@ pub fn write(folder: &Path) -> io::Result<()> {
 /// Programs of stages, each with a few packets.
 fn programs() -> Vec<Vec<u8>> {
     let all = [
-        include_str!("../../../../testdata/efsm/figure-2.efsm"),
+        "ports wan=0 lan=2\nstage restore\n  key biflow ip.src ip.dst l4.src l4.dst\n  states new=0 open=1\n\
+         on new in=lan ip.dst=10.0.0.0/24 : state open idle 20s; r0 = ip.src; ip.src = 1.0.0.1; l4.src = 7; out wan\n\
+         on open in!=lan eth.src!=02:00:00:00:00:01 : ip.dst = r0; out lan\n  on * ip.src=2001:db8::/32 : drop\n",
         "stage a\n  key ip.src\n  on * r0<3 : state 1 idle 5s -> 2 hard 1m; r0 = r0 + 1; out across # c\n  on 2 : r1 = ip.dst; drop\n",
         "ports a=1\nmeta m = bits 0..7\nstage s\n  global g = 7\n  on * in=a l4.src=2/0xff : m = g % 3; g = max(g, len); goto t\n\
          stage t\n  lookup l4.src m\n  update l4.dst m\n  contexts 9\n  preset 1, 2 : state = 3; r0 = 0x10\n\
