@@ -41,7 +41,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     stages.side_by_side(&MODELS, &mut totals)?;
     let mut commands = 0;
     stages.step("the README's commands", || {
-        commands = readme::run()?;
+        commands = readme::run(readme::Built::ByTests)?;
         Ok(())
     })?;
     println!("\n{stages}");

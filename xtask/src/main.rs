@@ -64,7 +64,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
-        ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
+        ["readme"] => readme::run(readme::Built::No).map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -14,11 +14,20 @@ struct Example<'a> {
     prints: Option<&'a str>,
 }
 
+/// Whether the tests have just built the program. Cargo would build it again for itself, with other features of its dependencies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Built {
+    ByTests,
+    No,
+}
+
 /// Runs every command of the README's `sh` blocks in order and returns how many there were. A `text` block behind a `sh` block is the
 /// output of its last command: `...` matches anything, and on a line of its own any lines. `cargo xtask` is left out. `cargo run --release
 /// --` runs the program that the tests have built, since a release build takes minutes.
-pub(crate) fn run() -> Result<usize> {
-    cargo(&["build", "--quiet", "--package", "millrace-net"])?;
+pub(crate) fn run(built: Built) -> Result<usize> {
+    if built == Built::No {
+        cargo(&["build", "--quiet", "--package", "millrace-net"])?;
+    }
     let readme = fs::read_to_string(root().join("README.md")).context("README.md can't be read")?;
     let folder = std::env::temp_dir().join(format!("millrace-readme-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
