@@ -149,3 +149,24 @@ fn the_file_is_in_normal_form() {
     assert_eq!(print(&parse(&printed).expect("printed text parses")), printed);
     assert!(printed == FIGURE_2, "run `millrace efsm fmt` on it:\n{printed}");
 }
+
+/// The mended NAT keeps the two hosts apart, and lets nobody in by a port that was not given out, nor another server.
+#[test]
+fn the_mended_program_keeps_hosts_apart() {
+    let mut router = Router::new(include_str!("../../../testdata/efsm/figure-2-mended.efsm"));
+    let server = ("2.0.0.1", 678);
+    for (host, port) in [("10.0.0.4", 2001), ("10.0.0.5", 2002)] {
+        let sent = router.send(LAN, TCP, (host, 123), server);
+        assert!(sent.ends_with(&format!("to internet: 1.0.0.1:{port} > 2.0.0.1:678")), "{sent}");
+    }
+    for (host, port) in [("10.0.0.4", 2001), ("10.0.0.5", 2002)] {
+        let answer = router.send(INTERNET, TCP, server, ("1.0.0.1", port));
+        assert!(answer.ends_with(&format!("to lan: 2.0.0.1:678 > {host}:123")), "{answer}");
+    }
+    assert_eq!(router.send(INTERNET, TCP, server, ("1.0.0.1", 9999)), "track#13 missed");
+    assert_eq!(router.send(INTERNET, TCP, ("2.0.0.9", 678), ("1.0.0.1", 2001)), "track#13 missed");
+    // Balancer and firewall are as before.
+    let balanced = router.send(INTERNET, TCP, ("2.0.0.7", 678), ("1.0.0.1", 80));
+    assert!(balanced.ends_with("to lan: 2.0.0.7:678 > 10.0.0.2:80"), "{balanced}");
+    assert!(router.send(DMZ, TCP, ("8.0.0.5", 678), ("10.0.0.2", 123)).ends_with("dropped"));
+}
