@@ -14,7 +14,7 @@ struct Example<'a> {
     prints: Option<&'a str>,
 }
 
-/// Whether the tests have just built the program. Cargo would build it again for itself, with other features of its dependencies.
+/// Tells if the tests have just built the program. Cargo would build it again for itself, with other features of its dependencies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Built {
     ByTests,

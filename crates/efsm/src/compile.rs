@@ -385,7 +385,7 @@ impl Compiler {
         update.settle()
     }
 
-    /// Which registers the stage uses, and which of them hold addresses.
+    /// Collects the registers that the stage uses, and which of them hold addresses.
     fn registers(&mut self, lines: &StageLines<'_>, names: &Names, globals: &[(String, u16)]) -> Registers {
         let mut registers = Registers::default();
         for line in lines.lines {

@@ -12,12 +12,12 @@ pub struct Place {
     pub column: u32,
 }
 
-/// What is wrong with a program's text, and where.
+/// An error in a program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where the offending word begins.
+    /// The place of the offending word.
     pub place: Place,
-    /// What is wrong, and what to write instead.
+    /// The reason, and the correct form.
     pub message: String,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Token<'a> {
     pub place: Place,
 }
 
-/// What a token is.
+/// The kind of a token, with its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     /// A name or a literal: `ip.src`, `10.0.0.0`, `20s`, `fe80::1`.

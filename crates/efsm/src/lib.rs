@@ -1,8 +1,8 @@
 //! The extended-finite-state-machine stage of the Open Packet Processor: stateful packet processing as a table.
 //!
 //! A program is a list of stages, and a stage is a table of rows. A stage looks the packet's flow context up by a key of header fields. The
-//! first row whose state and conditions match sets the context's next state, its registers, global registers and header fields, and sends
-//! the packet on. Language and meaning: `crates/functions/docs/efsm.md`. After Bonola, Bifulco, Petrucci, Pontarelli, Tulumello and Bianchi.
+//! first row whose state and conditions match sets the context's next state, its registers, global registers and header fields, and sends the
+//! packet on. Language and meaning: `crates/functions/docs/efsm.md`. After Bonola, Bifulco, Petrucci, Pontarelli, Tulumello and Bianchi.
 //!
 //! ```
 //! use millrace_efsm::Machine;

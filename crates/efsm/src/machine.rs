@@ -147,7 +147,7 @@ pub struct Row {
     pub set_state: Option<SetState>,
     /// The assignments. Their operands are the values before the packet.
     pub assignments: Vec<Assignment>,
-    /// Where the packet goes.
+    /// The packet's next stop.
     pub next: Next,
     /// True if the row changes a context.
     pub updates: bool,
@@ -201,7 +201,7 @@ pub struct SetState {
 /// A timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    /// How long.
+    /// The length.
     pub span: Nanos,
     /// The state to fall back to; `None` removes the context.
     pub fallback: Option<u64>,
@@ -219,13 +219,13 @@ impl SetState {
 /// An assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// What gets the value.
+    /// The target of the value.
     pub target: Target,
     /// The value.
     pub value: Value,
 }
 
-/// What an assignment sets.
+/// The target of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A header field.
@@ -277,7 +277,7 @@ impl Function {
     ];
 }
 
-/// Where a packet goes after a row.
+/// The next stop of a packet after a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// To a later stage.

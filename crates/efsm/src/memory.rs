@@ -16,7 +16,7 @@ pub struct MemoryStore {
     pub contexts: Vec<BTreeMap<ContextKey, Context>>,
     /// The global registers of all stages.
     pub globals: Vec<u64>,
-    /// How often each row matched.
+    /// The number of packets that matched each row.
     pub matches: Vec<u64>,
     /// The rows that matched since the path was last cleared, in order.
     pub path: Vec<usize>,

@@ -132,7 +132,7 @@ impl Packet {
         packet
     }
 
-    /// What has to be changed in a packet with the fields of `before` to get the fields of this one.
+    /// The changes that turn a packet with the fields of `before` into this one.
     #[inline]
     #[must_use]
     pub fn rewrite(&self, before: &Self) -> Rewrite {

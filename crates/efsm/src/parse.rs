@@ -42,7 +42,7 @@ const KEYWORDS: [&str; 11] =
 /// The rest of a line.
 struct Parser<'t, 'a> {
     tokens: &'t [Token<'a>],
-    /// Where the line ends.
+    /// The end of the line.
     end: Place,
 }
 

@@ -19,7 +19,7 @@ const ALUS: usize = 5;
 /// Rows of a stage's table.
 const ROWS: usize = 32;
 
-/// What of the program would not fit in the prototype, a sentence each.
+/// Lists what of the program would not fit in the prototype, a sentence each.
 #[must_use]
 pub fn netfpga(machine: &Machine) -> Vec<String> {
     let mut misfits = Vec::new();

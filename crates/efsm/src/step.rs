@@ -67,9 +67,8 @@ impl Context {
         self.state == 0 && self.registers == [0; REGISTER_WORDS]
     }
 
-    /// Makes it the context that a packet finds at `now`. A timeout that has ended sets the state to its fallback and keeps the registers, or
-    /// without one removes the context. A packet that looks a context up starts its idle timeout anew. Returns true if that has changed
-    /// the context.
+    /// Brings the context to the time `now`, at which a packet looks it up. A timeout that has ended sets the state to its fallback and keeps
+    /// the registers; without a fallback it removes the context. The idle timeout starts again. Returns true if the context has changed.
     #[inline]
     pub fn pass(&mut self, now: Nanos) -> bool {
         let Timeouts { idle, idle_end, hard_end, fallback } = self.timeouts;
@@ -88,7 +87,7 @@ impl Context {
     }
 }
 
-/// Where contexts and global registers are stored.
+/// Stores contexts and global registers.
 pub trait Store {
     /// Why an access failed.
     type Error;
@@ -127,7 +126,7 @@ pub trait Store {
     fn matched(&mut self, row: usize) -> Result<(), Self::Error>;
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It leaves by this port.

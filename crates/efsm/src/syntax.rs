@@ -10,14 +10,14 @@ use crate::error::Place;
 pub struct Word {
     /// The text.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the text.
     pub place: Place,
 }
 
 /// A line of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What the line says; `None` for an empty line or a comment alone.
+    /// The item; `None` for an empty line or a comment alone.
     pub item: Option<Item>,
     /// The comment, without the `#`.
     pub comment: Option<String>,
@@ -25,7 +25,7 @@ pub struct Line {
     pub number: u32,
 }
 
-/// What a line says.
+/// The item of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// `ports internet=0 lan=1`: names of ports.
@@ -66,7 +66,7 @@ pub struct Extractor {
 pub struct Preset {
     /// The values of the key's fields; of a key with one field also a range.
     pub values: Vec<(Word, Option<Word>)>,
-    /// What they are set to.
+    /// The actions that set the state and the registers.
     pub actions: Vec<Action>,
 }
 
@@ -75,9 +75,9 @@ pub struct Preset {
 pub struct Row {
     /// The state label, by name or number, or `*`.
     pub state: Word,
-    /// What a packet must fulfil.
+    /// The conditions. All must hold.
     pub conditions: Vec<Condition>,
-    /// What is done with it.
+    /// The actions.
     pub actions: Vec<Action>,
 }
 
@@ -152,9 +152,9 @@ pub struct SetState {
 /// A timeout of a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    /// Which of the two.
+    /// The kind: idle or hard.
     pub kind: TimeoutKind,
-    /// How long, with its unit.
+    /// The length, with its unit.
     pub span: Word,
     /// The state that it falls back to; without one the context is removed.
     pub fallback: Option<Word>,

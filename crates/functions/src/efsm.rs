@@ -1,4 +1,4 @@
-//! Runs a program of the extended-finite-state-machine stage. Language, meaning and choices: `docs/efsm.md`.
+//! Runs a program of the extended-finite-state-machine stage. Language, meaning and choices: `crates/functions/docs/efsm.md`.
 //!
 //! Where all stages with contexts have one key, the contexts of a flow are that flow's state, and packet sets share nothing. Otherwise all
 //! contexts and global registers are state that packet sets share.
@@ -40,7 +40,7 @@ pub struct Efsm {
     flows_v6: usize,
 }
 
-/// Where contexts lie.
+/// The place of the contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// No stage has contexts.
@@ -49,15 +49,6 @@ enum Place {
     Flow(PacketSet, usize, Layout),
     /// In state that packet sets share.
     Shared(&'static str),
-}
-
-/// Which engines take a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Engines {
-    /// The packet set whose contexts stay together.
-    pub packet_set: PacketSet,
-    /// What packet sets share; `None` if every engine takes the program.
-    pub shares: Option<&'static str>,
 }
 
 /// The configuration of [`Efsm`].
@@ -83,7 +74,7 @@ impl Default for Config {
 #[serde(try_from = "String")]
 pub struct Program(Arc<Machine>);
 
-/// What runs without a program.
+/// The program that runs if none is given.
 const FORWARD: &str = "stage forward\n  on * : out across\n";
 
 impl Default for Program {
@@ -131,16 +122,6 @@ impl Efsm {
     #[must_use]
     pub fn of(machine: Machine) -> Self {
         Self::new(&Config { program: Program(Arc::new(machine)), ..Config::default() })
-    }
-
-    /// What engines need to know of the program.
-    #[must_use]
-    pub fn engines(&self) -> Engines {
-        let shares = match self.place {
-            Place::Shared(what) => Some(what),
-            Place::Flow(..) | Place::Nowhere => None,
-        };
-        Engines { packet_set: self.packet_set(), shares }
     }
 
     /// The program.

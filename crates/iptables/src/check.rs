@@ -42,7 +42,7 @@ pub(crate) fn load(rules: &RuleSet, sets: Option<&Sets>) -> Vec<(u32, Fault)> {
     faults
 }
 
-/// How many rules of a chain the kernel looks at: up to the first that ends the chain for each packet.
+/// The number of rules of a chain that the kernel looks at: up to the first that ends the chain for each packet.
 fn walked(rules: &[Rule]) -> usize {
     let ends = |rule: &Rule| {
         let is_final = matches!(rule.target.as_deref(), Some(Target::Accept | Target::Drop | Target::Return));

@@ -19,7 +19,7 @@ pub struct Position {
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it begins.
+    /// The place where it begins.
     pub at: Position,
 }
 
@@ -39,7 +39,7 @@ impl<T> core::ops::Deref for Located<T> {
     }
 }
 
-/// Who refuses the text.
+/// The kind of an error, by who refuses the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// iptables refuses it as well: the text is wrong.
@@ -67,17 +67,17 @@ impl ErrorKind {
 pub struct Error {
     /// Name of the text, as [`Options::name`](crate::Options::name) gave it. May be empty.
     pub name: String,
-    /// Where the word begins.
+    /// The place of the word.
     pub at: Position,
-    /// Who refuses it.
+    /// The kind.
     pub kind: ErrorKind,
     /// The word at fault. Empty if one is missing.
     pub word: String,
-    /// What is wrong.
+    /// The reason.
     pub what: String,
-    /// What to write instead, if that is known.
+    /// The correct form, if it is known.
     pub instead: Option<String>,
-    /// What is unsupported, by the name that iptables has for it: `owner`, `TPROXY`. Empty for other kinds.
+    /// The name that iptables has for the unsupported feature: `owner`, `TPROXY`. Empty for other kinds.
     pub feature: String,
 }
 
@@ -101,7 +101,7 @@ impl core::error::Error for Error {}
 pub struct Errors {
     /// The errors; at least one.
     pub errors: Vec<Error>,
-    /// How many more there are that [`Options::errors_max`](crate::Options::errors_max) left out.
+    /// The number of errors that [`Options::errors_max`](crate::Options::errors_max) left out.
     pub left_out: usize,
 }
 

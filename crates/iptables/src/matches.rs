@@ -90,7 +90,7 @@ extensions! {
     Rt,
     /// Mobility header of IPv6.
     Mh,
-    /// Which extension headers a packet has.
+    /// The extension headers of a packet.
     Ipv6Header,
     /// An interface identifier made from the Ethernet address.
     Eui64,
@@ -126,6 +126,6 @@ extensions! {
     AddrType,
     /// The mark of the packet.
     MarkTest,
-    /// Whether the source would be reached by the interface that the packet came in by.
+    /// True if the source is reached by the interface that the packet came in by.
     RpFilter,
 }

@@ -50,7 +50,7 @@ impl Spec {
         self.name == name || self.aliases.contains(&name)
     }
 
-    /// How many of its names begin so.
+    /// The number of its names that begin so.
     pub(crate) fn begins(&self, prefix: &str) -> bool {
         self.name.starts_with(prefix) || self.aliases.iter().any(|alias| alias.starts_with(prefix))
     }
@@ -77,7 +77,7 @@ pub(crate) struct Value<'a> {
 #[derive(Debug)]
 pub(crate) struct Args<'a> {
     pub(crate) extension: &'static str,
-    /// Where the rule names the extension, or where it used the first option of one that the protocol brings.
+    /// The place where the rule names the extension, or where it used the first option of one that the protocol brings.
     pub(crate) column: u32,
     pub(crate) family: Family,
     pub(crate) protocol: Option<Condition<u8>>,

@@ -155,7 +155,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// What to say of a word that is no address: of the other family, a host's name, or nonsense.
+    /// The error for a word that is no address: of the other family, a host's name, or nonsense.
     fn no_address(self, family: Family) -> Fault {
         let other = match family {
             Family::V4 => self.text.parse::<Ipv6Addr>().is_ok(),

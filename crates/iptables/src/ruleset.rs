@@ -47,7 +47,7 @@ pub enum TableKind {
     Security,
 }
 
-/// Where the kernel calls a chain of a table.
+/// The point at which the kernel calls a chain of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     /// For each packet that comes in.
@@ -119,9 +119,9 @@ impl Hook {
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Which one.
+    /// The table's kind.
     pub kind: TableKind,
-    /// Where the text first names it.
+    /// The place where the text first names it.
     pub at: Position,
     /// Its chains: those of the hooks in the order of a packet's way, then the user's by name.
     pub chains: Vec<Chain>,
@@ -135,7 +135,7 @@ impl PartialEq for Table {
 
 impl Eq for Table {}
 
-/// What happens at the end of a hook's chain.
+/// The fate of a packet at the end of a hook's chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The packet goes on.
@@ -163,9 +163,9 @@ pub struct Chain {
     pub name: String,
     /// The hook and the policy of a chain that the kernel calls. `None` for a user's chain, whose end returns.
     pub base: Option<(Hook, Policy)>,
-    /// What the policy has counted.
+    /// The counters of the policy.
     pub counters: Counters,
-    /// Where the text declares it.
+    /// The place where the text declares it.
     pub at: Position,
     /// Its rules.
     pub rules: Vec<Rule>,
@@ -183,9 +183,9 @@ impl Eq for Chain {}
 /// A rule. All its conditions must hold.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Where it begins.
+    /// The place where it begins.
     pub at: Position,
-    /// What it has counted.
+    /// Its counters.
     pub counters: Counters,
     /// `-s`.
     pub source: Option<Located<Condition<Network>>>,
@@ -221,7 +221,7 @@ impl PartialEq for Rule {
 
 impl Eq for Rule {}
 
-/// Where a packet goes that matches a rule.
+/// The target of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// It goes on to the next table.
@@ -268,7 +268,7 @@ impl RuleSet {
         self.tables.iter().find(|table| table.kind == kind)
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     #[must_use]
     pub fn rule_count(&self) -> usize {
         self.tables.iter().flat_map(|table| &table.chains).map(|chain| chain.rules.len()).sum()

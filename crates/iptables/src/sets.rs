@@ -46,7 +46,7 @@ pub enum SetKind {
     ListSet,
 }
 
-/// What a dimension of an entry holds.
+/// The content of one dimension of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
     Ip,
@@ -94,7 +94,7 @@ impl SetKind {
         }
     }
 
-    /// What its entries hold.
+    /// The content of its entries.
     pub(crate) const fn dimensions(self) -> &'static [Dimension] {
         match self {
             Self::BitmapIp | Self::HashIp => &[Dimension::Ip],

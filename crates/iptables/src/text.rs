@@ -15,7 +15,7 @@ use crate::sets::Sets;
 use crate::value::{Counters, Family};
 use crate::words::{LINE_BYTES_MAX, Word, split_restore, split_shell};
 
-/// How a text is read.
+/// Options for reading a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// Name of the text in errors, such as its file's. May be empty.

@@ -63,7 +63,7 @@ impl fmt::Display for Family {
 pub struct Condition<T> {
     /// True if the rule has a `!` before the option.
     pub negated: bool,
-    /// What is compared.
+    /// The value to compare with.
     pub value: T,
 }
 

@@ -21,11 +21,11 @@ pub struct PacketCounts(RefCell<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     totals: Vec<Count>,
-    /// What the current attempt at a step has counted, if steps may be attempted again.
+    /// The counts of the current attempt at a step, if steps may be attempted again.
     attempt: Option<Vec<(u32, u32)>>,
 }
 
-/// How much one attempt counts without an allocation.
+/// The number of counts in one attempt that need no allocation.
 const ATTEMPT: usize = 1024;
 
 impl PacketCounts {

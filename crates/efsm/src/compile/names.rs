@@ -109,7 +109,7 @@ pub(super) fn span(word: &Word) -> Result<Nanos, Error> {
 pub(super) struct Registers {
     used: BTreeSet<u32>,
     wide: BTreeSet<u32>,
-    /// Which registers are assigned from which others.
+    /// Assignments from one register to another: target, source.
     copies: Vec<(u32, u32)>,
     places: BTreeMap<u32, (u8, bool)>,
 }

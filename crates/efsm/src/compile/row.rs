@@ -15,7 +15,7 @@ use crate::syntax::{self, Action, Comparison, Expression, Operator, Word};
 
 use super::names::{self, Names, Registers};
 
-/// What names mean in a stage.
+/// The names that are valid in a stage.
 pub(super) struct Scope<'a> {
     pub names: &'a Names,
     pub globals: &'a [(String, u16)],

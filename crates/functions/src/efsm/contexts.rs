@@ -9,7 +9,7 @@ use packet::{Nanos, Words};
 
 use super::flow::Counting;
 
-/// How many expired contexts of each stage a packet removes. A packet adds one at most.
+/// The most expired contexts of each stage that a packet removes. A packet adds one at most.
 const RECLAIMED_A_PACKET: usize = 2;
 
 /// The contexts of all stages, and the global registers.
@@ -21,7 +21,7 @@ pub struct Contexts<M: Memory> {
 
 /// The contexts of one stage.
 struct StageContexts<M: Memory> {
-    /// Where each key's context lies.
+    /// The index of each key's context.
     places: M::Map<LongKey, u64>,
     keys: M::Vector<Named>,
     contexts: M::Vector<Stored>,
@@ -55,7 +55,7 @@ packet::words! {
     };
 }
 
-/// What there is before the first packet.
+/// The state before the first packet: global registers and presets.
 #[derive(Clone, Debug)]
 pub(super) struct First {
     globals: Vec<u64>,

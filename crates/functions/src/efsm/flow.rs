@@ -21,14 +21,14 @@ pub struct FlowContexts([u64; FLOW_WORDS]);
 
 impl Flow for FlowContexts {}
 
-/// Where the context of each stage lies.
+/// The position of each stage's context in a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     spans: Vec<Option<Span>>,
     has_timeouts: bool,
 }
 
-/// Where a stage's context lies in a flow.
+/// The position of one stage's context in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: usize,
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// Where the rows that a packet matches are counted.
+/// Counts the rows that a packet matches.
 #[derive(Clone, Copy)]
 pub(super) struct Counting<'a> {
     /// `None` for a replayed packet, and for a trial run.

@@ -99,7 +99,7 @@ impl fmt::Display for IpComp {
     }
 }
 
-/// How a time to live or a hop limit is compared.
+/// The comparison of a time to live or a hop limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlTest {
     /// It is this one.
@@ -444,7 +444,7 @@ impl fmt::Display for MacSource {
     }
 }
 
-/// What `pkttype` compares.
+/// The packet class that `pkttype` compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketType {
     /// For the router itself.

@@ -29,7 +29,7 @@ pub struct Frag {
     pub place: Option<FragPlace>,
 }
 
-/// Whether more fragments follow.
+/// The place of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragPlace {
     /// More follow.

@@ -221,7 +221,7 @@ impl fmt::Display for MarkTest {
     }
 }
 
-/// Which of a packet's fields are looked up in a set, dimension by dimension: true for the source, false for the destination.
+/// The fields that are looked up in a set, one for each dimension: true for the source, false for the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides(pub Vec<bool>);
 

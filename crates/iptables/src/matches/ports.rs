@@ -152,16 +152,16 @@ pub struct Sctp {
     pub chunks: Option<Condition<SctpChunks>>,
 }
 
-/// Which chunks an SCTP packet has.
+/// Matches the chunks of an SCTP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SctpChunks {
-    /// How the list is meant.
+    /// The meaning of the list.
     pub scope: ChunkScope,
     /// The list; empty stands for no chunk of any type.
     pub chunks: Vec<SctpChunk>,
 }
 
-/// How a list of chunks is meant.
+/// The meaning of a list of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkScope {
     /// The packet has all of them.
@@ -364,13 +364,13 @@ impl fmt::Display for Dccp {
 /// `-m multiport`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multiport {
-    /// Which ports are compared.
+    /// The ports to compare.
     pub side: MultiportSide,
     /// Up to 15 ports, where a range counts as two.
     pub ports: Condition<Vec<Interval<u16>>>,
 }
 
-/// Which ports `multiport` compares.
+/// The ports that `multiport` compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiportSide {
     /// `--sports`.

@@ -92,7 +92,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What a `hashlimit` rule allows.
+/// The limit of a `hashlimit` rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashLimitRate {
     /// Packets, with a burst of packets.
@@ -111,7 +111,7 @@ pub enum HashLimitRate {
     },
 }
 
-/// Which fields make the key of a bucket. Without any, one bucket is for all packets.
+/// The fields that make the key of a bucket. Without any, one bucket is for all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashLimitKey {
     /// The source address.
@@ -303,7 +303,7 @@ impl fmt::Display for HashLimit {
     }
 }
 
-/// What a `recent` rule does with its list.
+/// The operation of a `recent` rule on its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecentAction {
     /// `--set`: note the address; always matches.
@@ -316,7 +316,7 @@ pub enum RecentAction {
     Remove,
 }
 
-/// Which address a `recent` rule looks up.
+/// The address that a `recent` rule looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecentSide {
     /// `--rsource`.
@@ -328,7 +328,7 @@ pub enum RecentSide {
 /// `-m recent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recent {
-    /// What it does.
+    /// The operation.
     pub action: Condition<RecentAction>,
     /// `--seconds`: the address was seen so recently.
     pub seconds: Option<u32>,
@@ -342,7 +342,7 @@ pub struct Recent {
     pub name: String,
     /// `--mask`.
     pub mask: IpAddr,
-    /// Which address.
+    /// The address.
     pub side: RecentSide,
 }
 
@@ -433,7 +433,7 @@ impl fmt::Display for Recent {
     }
 }
 
-/// How `statistic` chooses packets.
+/// The way in which `statistic` chooses packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatisticMode {
     /// Each packet with a probability, in parts of 2^31.
@@ -443,9 +443,9 @@ pub enum StatisticMode {
     },
     /// Of `every` packets the one with the number `packet`, from 0.
     Nth {
-        /// How many make a round.
+        /// The length of a round, in packets.
         every: u32,
-        /// Which of them.
+        /// The number of the packet in the round, from 0.
         packet: u32,
     },
 }

@@ -9,7 +9,7 @@ use crate::extension::Extension;
 use crate::options::{Args, Spec, Value};
 use crate::value::{Condition, plain};
 
-/// How `string` searches. The outcome is the same.
+/// The search algorithm of `string`. The outcome is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchAlgorithm {
     /// `bm`: Boyer and Moore.

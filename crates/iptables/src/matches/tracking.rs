@@ -268,7 +268,7 @@ impl fmt::Display for ConnMark {
     }
 }
 
-/// What `connbytes` counts.
+/// The quantity that `connbytes` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnBytesMode {
     /// Packets.

@@ -20,7 +20,7 @@ pub struct U32 {
 pub struct U32Test {
     /// Offset of the word, in bytes from the IP header.
     pub offset: u32,
-    /// What is then done with the word, in this order.
+    /// The operations on the word, in this order.
     pub operations: Vec<U32Operation>,
     /// One of these ranges has the outcome.
     pub values: Vec<Interval<u32>>,

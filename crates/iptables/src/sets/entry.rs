@@ -109,7 +109,7 @@ impl Entry {
         Ok(Self { first, rest, timeout_s: None, no_match: false, extra: None, line })
     }
 
-    /// How many elements the kernel makes of it.
+    /// The number of elements that the kernel makes of it.
     pub(super) fn elements(&self) -> u64 {
         self.parts().map(EntryPart::elements).fold(1, u64::saturating_mul)
     }

@@ -27,7 +27,7 @@ struct Build {
     set: Set,
     /// Entries of all types but `list:set`.
     entries: BTreeSet<Entry>,
-    /// How many elements they make in the kernel.
+    /// The number of elements that they make in the kernel.
     elements: u64,
     /// Its place among the others.
     order: usize,

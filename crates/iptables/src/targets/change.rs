@@ -108,7 +108,7 @@ impl fmt::Display for TcpOptStrip {
     }
 }
 
-/// How a time to live or a hop limit is changed.
+/// The change of a time to live or a hop limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlStep {
     /// It is set to this.

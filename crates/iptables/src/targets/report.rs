@@ -12,7 +12,7 @@ use crate::options::{Args, Spec, Value};
 use crate::value::{Family, Interface, plain};
 use crate::words::quote;
 
-/// What `REJECT` answers.
+/// The answer that `REJECT` sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectWith {
     /// A TCP reset.
@@ -161,7 +161,7 @@ impl fmt::Display for Log {
     }
 }
 
-/// How much of a packet `NFLOG` hands over.
+/// The number of bytes that `NFLOG` hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NfLogLength {
     /// All.

@@ -11,7 +11,7 @@ use crate::options::{Args, Spec, Value};
 use crate::value::{MarkChange, plain};
 use crate::words::bare;
 
-/// What `CONNMARK` does.
+/// The operation of `CONNMARK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnMarkAction {
     /// `--set-xmark` and its kin: change the flow's mark.
@@ -35,7 +35,7 @@ pub enum ConnMarkAction {
 /// `-j CONNMARK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnMarkTarget {
-    /// What it does.
+    /// The operation.
     pub action: ConnMarkAction,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for ConnMarkTarget {
     }
 }
 
-/// Where the zone of a flow comes from.
+/// The source of a flow's zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// This number.
@@ -157,7 +157,7 @@ pub struct Ct {
 }
 
 impl Ct {
-    /// What `-j NOTRACK` stands for.
+    /// The meaning of `-j NOTRACK`.
     pub(crate) fn build_notrack(_: &Args<'_>) -> Result<Self, Fault> {
         Ok(Self { not_tracked: true, is_notrack: true, ..Self::default() })
     }
@@ -236,7 +236,7 @@ impl fmt::Display for Ct {
     }
 }
 
-/// What `SET` does.
+/// The operation of `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetAction {
     /// `--add-set`.
@@ -248,11 +248,11 @@ pub enum SetAction {
 /// `-j SET`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetTarget {
-    /// Whether it adds or removes.
+    /// The operation: add or remove.
     pub action: SetAction,
     /// The set's name.
     pub set: String,
-    /// What of the packet is added or removed.
+    /// The fields of the packet that are added or removed.
     pub sides: Sides,
     /// `--exist`: an entry that is there gets the timeout anew.
     pub exist: bool,

@@ -3,17 +3,20 @@
 mod graph;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use catalogue::Catalogue;
 use clap::FromArgMatches;
 use efsm::machine::Stage;
 use efsm::{Machine, netfpga, parse, print as normal_form};
+use engine::EngineKind;
+use functions::efsm::Efsm;
+use nf::{NetworkFunction, Sharing};
 use serde_json::json;
 
 use super::failure::Failed;
+use super::folder::replace;
 use super::{Cli, command, perform as perform_task};
 use crate::print::number::counted;
 use crate::print::output::{print, print_as_it_is, print_json};
@@ -96,7 +99,10 @@ fn check(program: &Path, profile: Option<Profile>, as_json: bool) -> Result<(), 
     let (name, text) = read(program)?;
     let machine = compile(&name, &text)?;
     let misfits = profile.map_or_else(Vec::new, |Profile::Netfpga| netfpga(&machine));
-    let engines = functions::efsm::Efsm::of(machine.clone()).engines();
+    let function = Efsm::of(machine.clone());
+    let (description, packet_set) = (function.description(), function.packet_set());
+    let takes = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(&description, 2).is_ok();
+    let engines: Vec<&str> = EngineKind::ALL.iter().filter(|kind| takes(kind)).map(|kind| kind.name()).collect();
     let stages = machine.stages.len() as u64;
     if as_json {
         let stage = |stage: &Stage| {
@@ -107,19 +113,17 @@ fn check(program: &Path, profile: Option<Profile>, as_json: bool) -> Result<(), 
         };
         print_json(&json!({
             "program": name, "valid": true, "stages": machine.stages.iter().map(stage).collect::<Vec<_>>(),
-            "shares": engines.shares, "packet_set": engines.packet_set.to_string(), "does_not_fit": misfits,
+            "packet_set": packet_set.to_string(), "engines": engines, "does_not_fit": misfits,
         }))?;
     } else {
         let style = Style::stdout();
         let mut out = format!("{}: {}\n", style.bold(&name), style.good("the program is valid"));
         let rows = counted(machine.rows as u64, "row", "rows");
         out += &format!("  {} with {rows}\n", counted(stages, "stage", "stages"));
-        out += &match engines.shares {
-            None => format!("  every engine takes it; a packet set is the {}\n", engines.packet_set),
-            Some(what) => format!(
-                "  packet sets share {what}, so on several cores it takes transactional, scr or shared, not rss, rss++ or hybrid\n"
-            ),
-        };
+        out += &format!("  packet set: {packet_set}\n  on several cores: {}\n", engines.join(", "));
+        if let Sharing::Shares(what) = description.sharing {
+            out += &format!("  packet sets share {what}, which rss, rss++ and hybrid can't\n");
+        }
         for misfit in &misfits {
             out += &format!("  does not fit: {misfit}\n");
         }
@@ -139,8 +143,7 @@ fn format(programs: &[PathBuf], check: bool) -> Result<(), Failed> {
         } else if formatted != text && check {
             differ.push(name);
         } else if formatted != text {
-            replace(program, &formatted)
-                .map_err(|error| Failed::input(format_args!("{name}: can't be written: {error}")))?;
+            replace(program, &formatted)?;
         }
     }
     match differ.as_slice() {
@@ -150,15 +153,6 @@ fn format(programs: &[PathBuf], check: bool) -> Result<(), Failed> {
             Err(Failed::Outcome(anyhow::anyhow!("not in normal form: {list}; `millrace efsm fmt` rewrites them")))
         }
     }
-}
-
-/// Replaces a file as a whole, so that no half of it is ever there.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = fs::File::create(&part).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.and_then(|()| fs::rename(&part, path)).inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
 fn run(program: &Path, options: &[OsString], catalogue: &Catalogue) -> Result<(), Failed> {

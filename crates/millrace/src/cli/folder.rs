@@ -21,14 +21,21 @@ impl Folder {
     }
 
     pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf, Failed> {
-        let (path, unfinished) = (self.0.join(name), self.0.join(format!(".{name}.tmp")));
-        let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
-        written.map_err(|error| {
-            let _ = fs::remove_file(&unfinished);
-            Failed::input(format_args!("{}: can't be written: {error}", path.display()))
-        })?;
+        let path = self.0.join(name);
+        replace(&path, text)?;
         Ok(path)
     }
+}
+
+/// Writes a file under another name and then renames it, so that it is never there in part.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), Failed> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.tmp"));
+    let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&unfinished);
+        Failed::input(format_args!("{}: can't be written: {error}", path.display()))
+    })
 }
 
 /// Checks before the work, without creating anything, that the report can be written: the nearest existing parent must be a folder.

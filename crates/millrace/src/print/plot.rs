@@ -328,7 +328,7 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, words: &str
 }
 
 /// Escapes text for XML.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

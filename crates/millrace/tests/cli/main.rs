@@ -8,6 +8,7 @@ mod captures;
 mod cases;
 mod commands;
 mod dropped;
+mod efsm;
 mod flows;
 mod folder;
 mod memory;

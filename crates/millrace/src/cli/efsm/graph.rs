@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::print::plot::escaped;
 use efsm::Machine;
 use efsm::machine::{Next, Operand, Row, SetState, Stage, Value};
 
@@ -248,8 +249,4 @@ fn between(machine: &Machine, tops: &[f64], width: f64) -> String {
 fn put(out: &mut String, element: std::fmt::Arguments<'_>) {
     // Writing to a string can't fail.
     let _ = writeln!(out, "{element}");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
