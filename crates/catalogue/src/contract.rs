@@ -66,7 +66,7 @@ pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
     let key = |probe: &Probe| {
         let frame = probe.frame();
         let headers = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, 0).ok()?;
-        let key = nf.meta(&headers, headers.payload(&frame))?.key();
+        let key = nf.meta(&headers, &frame)?.key();
         Some((key, RssFields::read(LinkType::Ethernet, &frame)))
     };
     let steered = SymmetricToeplitz::new();

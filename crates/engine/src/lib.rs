@@ -45,7 +45,7 @@
 //! #     fn packet_set(&self) -> PacketSet { PacketSet::Source }
 //! #     fn sizing(&self) -> Sizing { Sizing { flows: 100, flows_v6: 100 } }
 //! #     fn shared<M: Memory>(&self, _: &M) {}
-//! #     fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> { headers.source() }
+//! #     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> { headers.source() }
 //! #     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<Seen>, M> {
 //! #         Ok(Opened::Flow(Seen(0)))
 //! #     }

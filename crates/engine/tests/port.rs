@@ -68,7 +68,7 @@ impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
         memory.vector(1, Total(0))
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         headers.source()
     }
 

@@ -54,7 +54,7 @@ impl NetworkFunction for Limit {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         let source = headers.source();
         assert!(source != Some(Host::from(IpAddr::from([10, 0, 0, 14]))), "fourteen is not looked at");
         source
@@ -297,7 +297,7 @@ impl NetworkFunction for Counter {
         memory.vector(1, Count(0))
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         headers.source()
     }
 

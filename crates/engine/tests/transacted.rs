@@ -104,7 +104,7 @@ impl NetworkFunction for Desks {
         }
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Source> {
         headers.source().and_then(v4).map(Source)
     }
 

@@ -206,7 +206,7 @@ impl NetworkFunction for AntiDdos {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Segment> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Segment> {
         match headers.transport {
             Transport::Tcp(_) => headers.five_tuple().map(Segment),
             Transport::None | Transport::Udp { .. } | Transport::Icmp(_) | Transport::Sctp { .. } => None,

@@ -230,13 +230,13 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Seen> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Seen> {
         let begins = match headers.transport {
             Transport::Tcp(tcp) => tcp.flags.contains(TcpFlags::SYN.with(TcpFlags::ACK)),
             Transport::Udp { .. } => false,
             Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
         };
-        let look = match Payload::of(headers, payload) {
+        let look = match Payload::of(headers, headers.payload(frame)) {
             _ if begins => Look::Begins,
             None => Look::Empty,
             Some(payload) => match self.classifier.classify(&payload) {

@@ -149,7 +149,7 @@ impl NetworkFunction for AssetMonitor {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Sighting> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Sighting> {
         let look = match headers.transport {
             Transport::Tcp(tcp) => match systems::of(headers, &tcp) {
                 Some((system, false)) => Look::Asks(system),
@@ -159,7 +159,7 @@ impl NetworkFunction for AssetMonitor {
             Transport::Udp { .. } => Look::Quiet,
             Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
         };
-        let look = match Payload::of(headers, payload) {
+        let look = match Payload::of(headers, headers.payload(frame)) {
             Some(payload) if look == Look::Quiet => {
                 Look::Speaks(Signatures.classify(&payload).map_or(0, |Application(number)| number + 1))
             }

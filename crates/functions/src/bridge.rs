@@ -233,7 +233,7 @@ impl NetworkFunction for Bridge {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Frame> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Frame> {
         let (source, destination) = headers.macs?;
         is_station(source).then_some(Frame { source, destination, port: headers.interface })
     }

@@ -185,7 +185,7 @@ impl NetworkFunction for Conntrack {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline(always)]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Observation> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Observation> {
         Observation::of(headers)
     }
 

@@ -206,7 +206,7 @@ impl NetworkFunction for Ddos {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Sent> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Sent> {
         headers.source().map(Sent)
     }
 

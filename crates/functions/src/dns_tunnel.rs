@@ -210,11 +210,11 @@ impl NetworkFunction for DnsTunnel {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Sight> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Sight> {
         let (source, destination) = headers.addresses()?;
         let is_judged = |client: IpAddr| !self.config.ignore.iter().any(|prefix| prefix.contains(client));
         if let Transport::Udp { src_port: DNS, .. } = headers.transport
-            && let Some(event) = Self::told(destination, payload)
+            && let Some(event) = Self::told(destination, headers.payload(frame))
         {
             return is_judged(destination).then(|| Sight { client: destination.into(), event });
         }

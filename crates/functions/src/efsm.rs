@@ -319,7 +319,7 @@ impl NetworkFunction for Efsm {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<EfsmMeta> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<EfsmMeta> {
         let packet = Packet::read(headers);
         let key = match &self.place {
             Place::Flow(_, stage, _) => {

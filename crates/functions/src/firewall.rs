@@ -189,7 +189,7 @@ impl NetworkFunction for Firewall {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Observation> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Observation> {
         Observation::of(headers)
     }
 

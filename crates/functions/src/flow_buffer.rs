@@ -236,9 +236,9 @@ impl NetworkFunction for FlowBuffer {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Segment> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
-        Segment::new(headers.five_tuple()?, &tcp, headers.payload_len, payload, self.config.head_len())
+        Segment::new(headers.five_tuple()?, &tcp, headers.payload_len, headers.payload(frame), self.config.head_len())
     }
 
     #[inline(always)]

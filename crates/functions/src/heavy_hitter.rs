@@ -174,7 +174,7 @@ impl NetworkFunction for HeavyHitter {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Carried> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Carried> {
         headers.five_tuple().map(|tuple| Carried { tuple, bytes: headers.wire_len })
     }
 

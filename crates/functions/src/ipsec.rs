@@ -207,11 +207,11 @@ impl NetworkFunction for Ipsec {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Passage> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Passage> {
         let (source, destination) = headers.addresses()?;
         if headers.protocol == protocol::ESP
             && headers.fragment == Fragment::Whole
-            && let Some(passage) = self.arriving(headers, payload)
+            && let Some(passage) = self.arriving(headers, headers.payload(frame))
         {
             return Some(passage);
         }

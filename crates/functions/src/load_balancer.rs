@@ -201,7 +201,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Passing> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Passing> {
         let tuple = headers.five_tuple()?;
         let (source, destination, protocol) = (tuple.source(), tuple.destination(), tuple.protocol());
         let role = self.find((destination, protocol));

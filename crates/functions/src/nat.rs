@@ -290,7 +290,7 @@ impl NetworkFunction for Nat {
     }
 
     #[inline(always)]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Meta> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Meta> {
         let Network::V4(ip) = headers.network else { return None };
         let (source, destination, content) = match headers.transport {
             Transport::Tcp(tcp) => (tcp.src_port, tcp.dst_port, Content::Segment(tcp.flags)),

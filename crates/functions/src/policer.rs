@@ -200,7 +200,7 @@ impl NetworkFunction for Policer {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Demand> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Demand> {
         let (none4, none6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
         let key = match (self.per, headers.network) {
             (Per::FiveTuple, Network::V4(_) | Network::V6(_)) => headers.five_tuple()?,

@@ -211,7 +211,7 @@ impl NetworkFunction for PortKnock {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Knock> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Knock> {
         if self.refuses_ipv6(headers) {
             return None;
         }

@@ -154,7 +154,7 @@ impl NetworkFunction for PortScan {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Contact> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Contact> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         let (source, destination) = (headers.source()?, headers.destination()?);
         let (syn, ack) = (tcp.flags.contains(TcpFlags::SYN), tcp.flags.contains(TcpFlags::ACK));

@@ -204,7 +204,7 @@ impl NetworkFunction for Sidejacking {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Segment> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         let tuple = headers.five_tuple()?;
         let has = |flag| tcp.flags.contains(flag);
@@ -213,7 +213,7 @@ impl NetworkFunction for Sidejacking {
         } else if has(TcpFlags::SYN) {
             Event::Syn
         } else if let Some(Some((session, agent))) =
-            http::request(payload, |request| of_request(&self.config, &request, tuple.destination()))
+            http::request(headers.payload(frame), |request| of_request(&self.config, &request, tuple.destination()))
         {
             Event::Request { session, agent }
         } else if has(TcpFlags::FIN) {

@@ -182,7 +182,7 @@ impl NetworkFunction for SynLimit {
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Opening> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Opening> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         if !tcp.flags.contains(TcpFlags::SYN) || tcp.flags.contains(TcpFlags::ACK) {
             return None;

@@ -160,9 +160,9 @@ impl NetworkFunction for WebCache {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Segment> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
-        let tuple = headers.five_tuple()?;
+        let (tuple, payload) = (headers.five_tuple()?, headers.payload(frame));
         let has = |flag| tcp.flags.contains(flag);
         let event = if has(TcpFlags::RST) {
             Event::Reset

@@ -92,7 +92,7 @@ impl<N: NetworkFunction> Driver<N> {
         if self.function.packet_set().has_ports() && headers.fragment == Fragment::Later {
             return Verdict::Drop(Reason::FRAGMENT);
         }
-        match self.function.meta(headers, headers.payload(bytes)) {
+        match self.function.meta(headers, bytes) {
             Some(meta) => self.step(seq, &meta),
             None => self.function.other(headers),
         }

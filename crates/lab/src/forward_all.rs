@@ -50,7 +50,7 @@ impl NetworkFunction for ForwardAll {
 
     fn shared<M: memory::Memory>(&self, _: &M) {}
 
-    fn meta(&self, _: &Headers, _payload: &[u8]) -> Option<Never> {
+    fn meta(&self, _: &Headers, _frame: &[u8]) -> Option<Never> {
         None
     }
 

@@ -82,7 +82,7 @@ impl NetworkFunction for Compute {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         headers.source()
     }
 

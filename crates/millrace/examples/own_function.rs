@@ -77,7 +77,7 @@ impl NetworkFunction for ScanGuard {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Opening> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Opening> {
         match headers.transport {
             Transport::Tcp(tcp) if tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK) => {
                 Some(Opening { host: headers.source()?, port: tcp.dst_port })

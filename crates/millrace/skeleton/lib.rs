@@ -102,7 +102,7 @@ impl NetworkFunction for Skeleton {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Seen> {
         headers.source().map(|host| Seen { host })
     }
 

@@ -179,11 +179,12 @@ pub trait NetworkFunction:
 
     /// Extracts the metadata of a packet. Returns `None` if the function has nothing to do with the packet.
     ///
-    /// `payload` is the captured part of the transport payload. The handlers don't see it, and neither do replicas, so put what they need
-    /// into the metadata: a class, a digest, a few bytes. Nothing is reassembled: a message over several segments comes in pieces.
+    /// `frame` is the captured part of the frame that `headers` was parsed from, link header first; `headers.payload(frame)` is the
+    /// transport payload. The handlers don't see these bytes, and neither do replicas, so put what they need into the metadata: a class, a
+    /// digest, a few bytes. Nothing is reassembled: a message over several segments comes in pieces.
     ///
     /// Keep it small and inlined: then only the headers that it reads are parsed.
-    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Self::Meta>;
+    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Self::Meta>;
 
     /// The verdict on a packet without metadata. It must depend on the headers alone.
     fn other(&self, _headers: &Headers) -> Verdict {

@@ -176,7 +176,7 @@ fn classified(path: &Path) -> Option<HashMap<Flow, Option<&'static str>>> {
     for (packet, bytes) in captures::read(path)?.iter() {
         let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
         let Some(headers) = parsed.ok().filter(|headers| headers.fragment != Fragment::Later) else { continue };
-        let Some(meta) = function.meta(&headers, headers.payload(bytes)) else { continue };
+        let Some(meta) = function.meta(&headers, bytes) else { continue };
         let mut cx = Context::<AppClassifier, Local>::new(&(), LocalTx::default(), packet.time, Seq(0));
         let (session, speaks) = sessions.entry(meta.key()).or_default();
         *speaks |= !headers.payload(bytes).is_empty();

@@ -17,7 +17,7 @@ fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
     let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
     let meta = |(packet, bytes): (&Packet, &[u8])| {
         let headers = packet::parse(packet.link, bytes, packet.wire_len, 0).expect("it is whole");
-        nf.meta(&headers, headers.payload(bytes))
+        nf.meta(&headers, bytes)
     };
     trace.iter().filter_map(meta).collect()
 }

@@ -102,7 +102,7 @@ impl Visitor for Packets<'_> {
         for index in 0..self.batch.len() {
             let (packet, bytes) = self.batch.packet(index);
             let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
-            if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers, headers.payload(bytes))) {
+            if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers, bytes)) {
                 there_and_back(&meta);
                 self.records += 1;
                 self.steered += u64::from(is_steered_alike(function, packet.link, bytes, &meta));
@@ -164,7 +164,7 @@ impl Visitor for Changed<'_> {
     fn visit<N: Catalogued>(&mut self) {
         let function = &small::<N>();
         let headers = packet::parse(LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
-        let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers, headers.payload(self.frame))) else {
+        let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers, self.frame)) else {
             return;
         };
         is_steered_alike(function, LinkType::Ethernet, self.frame, &meta);

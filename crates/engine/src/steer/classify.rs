@@ -47,7 +47,7 @@ fn meta_or_verdict<N: NetworkFunction>(
     verdict: &mut Verdict,
 ) -> bool {
     // Two separate branches, each with its own stores. Common code would pass the values over the stack.
-    match nf.meta(headers, headers.payload(bytes)) {
+    match nf.meta(headers, bytes) {
         Some(made) => {
             *meta = Some(made);
             true

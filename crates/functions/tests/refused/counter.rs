@@ -56,7 +56,7 @@ impl NetworkFunction for Counter {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Source> {
         headers.source().map(Source)
     }
 

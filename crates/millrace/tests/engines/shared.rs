@@ -169,7 +169,7 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         headers.source()
     }
 

@@ -42,7 +42,7 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
         headers.source()
     }
 

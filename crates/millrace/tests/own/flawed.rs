@@ -76,7 +76,7 @@ impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen<KEY>> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Seen<KEY>> {
         headers.five_tuple().map(Seen)
     }
 

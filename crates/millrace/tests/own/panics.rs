@@ -63,7 +63,7 @@ impl NetworkFunction for Stumbling {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen> {
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Seen> {
         headers.five_tuple().map(Seen)
     }
 

@@ -126,7 +126,7 @@ fn made<N: Function>(function: &N, quotes: Quotes, packet: &Packet, bytes: &[u8]
     if function.packet_set().has_ports() && headers.fragment == Fragment::Later {
         return Made::Nothing;
     }
-    function.meta(&headers, headers.payload(bytes)).map_or(Made::Nothing, |meta| {
+    function.meta(&headers, bytes).map_or(Made::Nothing, |meta| {
         let mut record = vec![0; N::Meta::RECORD_BYTES];
         meta.write(&mut record);
         Made::Record(record)

@@ -154,7 +154,7 @@ mod tests {
 
         fn shared<M: Memory>(&self, _: &M) {}
 
-        fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Host> {
             headers.source()
         }
 

@@ -71,7 +71,7 @@ impl NetworkFunction for Calls {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, _: &Headers, _payload: &[u8]) -> Option<Said> {
+    fn meta(&self, _: &Headers, _frame: &[u8]) -> Option<Said> {
         None
     }
 
