@@ -40,6 +40,16 @@ fn main() {
         );
     }
     let frames = Frames::new(&minimal());
+    let parsed: Vec<_> =
+        frames.iter().filter_map(|frame| Some((parse(LinkType::Ethernet, frame, 0, 0).ok()?, frame))).collect();
+    compare(
+        "64-byte TCP",
+        &mut [("Headers::checksums_hold", &mut || {
+            for (headers, frame) in &parsed {
+                black_box(headers.checksums_hold(frame));
+            }
+        })],
+    );
     let tuples: Vec<_> =
         frames.iter().filter_map(|frame| parse(LinkType::Ethernet, frame, 0, 0).ok()?.five_tuple()).collect();
     let toeplitz = Toeplitz::new(&MICROSOFT_KEY);

@@ -61,9 +61,8 @@ const fn power_of_x8(mut exponent: u32) -> u32 {
 }
 
 /// The CRC32c of a whole message.
-#[cfg(test)]
-pub(crate) fn crc32c(message: &[u8]) -> u32 {
-    !message.iter().fold(!0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+pub(crate) fn crc32c<'a>(message: impl IntoIterator<Item = &'a u8>) -> u32 {
+    !message.into_iter().fold(!0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
 #[cfg(test)]

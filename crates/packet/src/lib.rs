@@ -32,6 +32,7 @@ mod rewrite;
 mod rss;
 mod time;
 pub mod toeplitz;
+mod verify;
 
 pub use checksum::Checksum;
 pub use headers::{

@@ -486,6 +486,9 @@ fn badly_summed(frames: &[Frame]) -> BTreeSet<usize> {
 
 fn rewrite(bytes: &mut [u8], headers: &Headers, what: &str) -> usize {
     let before = checksums(bytes, headers);
+    if let Some(is_right) = before.transport {
+        assert_eq!(headers.checksums_hold(bytes), is_right && before.ip != Some(false), "{what}: {before:?}");
+    }
     let Some((src, _)) = headers.addresses() else { return 0 };
     let (new_src, new_dst) = if src.is_ipv4() {
         ([203, 0, 113, 7].into(), [198, 18, 5, 9].into())

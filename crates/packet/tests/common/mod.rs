@@ -2,6 +2,8 @@
 //! anew from the definition.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
