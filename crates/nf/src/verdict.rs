@@ -27,6 +27,9 @@ pub enum Verdict {
     Reply(Reply),
 }
 
+// A cache line: engines keep a burst's verdicts.
+const _: () = assert!(size_of::<Verdict>() <= 64);
+
 impl Verdict {
     /// Forwards the packet unchanged, by the opposite port ([`PortId::ACROSS`]).
     pub const FORWARD: Self = Self::Forward(PortId::ACROSS);

@@ -66,6 +66,13 @@ impl Checksum {
         self.0 += other.0;
     }
 
+    /// The same changes to bytes at an odd offset, which are the other half of their words (RFC 1071, section 2 B).
+    #[inline]
+    #[must_use]
+    pub const fn at_odd_offset(self) -> Self {
+        Self((!self.value()).swap_bytes() as u64)
+    }
+
     /// The checksum: the complement of the sum. Over data that includes its own right checksum it is 0.
     #[inline]
     #[must_use]

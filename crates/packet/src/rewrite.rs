@@ -4,13 +4,14 @@
 //! packet, and a wrong checksum stays wrong.
 
 use core::net::IpAddr;
+use core::num::NonZeroU16;
 
 use crate::checksum::Checksum;
 use crate::crc32c;
-use crate::headers::{Embedded, Fragment, Headers, Mac, Network, Transport, protocol};
+use crate::headers::{Embedded, Fragment, Headers, Mac, Network, Tcp, TcpFlags, Transport, protocol};
 use crate::key::{Endpoint, FiveTuple};
 use crate::link::LinkType;
-use crate::parse::{ORDINARY, behind_ipv6, parse, parse_ordinary};
+use crate::parse::{ORDINARY, array, behind_ipv6, parse, parse_ordinary};
 
 /// Changes to a packet. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,13 @@ pub struct Rewrite {
     pub macs: Option<Macs>,
     /// True to decrement the time to live or hop limit, not below 0.
     pub decrement_ttl: bool,
+    /// New time to live or hop limit. `decrement_ttl` then has no effect.
+    pub ttl: Option<u8>,
+    /// New type of service or traffic class: the whole byte, DSCP and ECN.
+    pub tos: Option<u8>,
+    /// Upper limit of the maximum segment size (MSS) that a TCP SYN offers. A SYN without the option is not changed; Linux's `TCPMSS`
+    /// adds the option to it.
+    pub mss_max: Option<NonZeroU16>,
 }
 
 /// New Ethernet addresses.
@@ -39,7 +47,16 @@ pub enum Macs {
 
 impl Rewrite {
     /// Changes nothing.
-    pub const NONE: Self = Self { src: None, dst: None, embedded: false, macs: None, decrement_ttl: false };
+    pub const NONE: Self = Self {
+        src: None,
+        dst: None,
+        embedded: false,
+        macs: None,
+        decrement_ttl: false,
+        ttl: None,
+        tos: None,
+        mss_max: None,
+    };
 
     /// Applies the changes to the frame that `headers` was parsed from, and updates checksums.
     ///
@@ -59,7 +76,7 @@ impl Rewrite {
         {
             macs.write(bytes);
         }
-        if self.src.is_some() || self.dst.is_some() || self.decrement_ttl {
+        if self.src.is_some() || self.dst.is_some() || self.decrement_ttl || self.has_rare_field() {
             self.apply_to_ip(bytes, headers);
         }
     }
@@ -68,12 +85,19 @@ impl Rewrite {
     #[inline]
     pub fn apply_to_frame(&self, link: LinkType, bytes: &mut [u8], wire_len: u32, interface: u16) {
         let protocol = parse_ordinary(link, bytes, wire_len, interface, |headers| headers.protocol);
-        if let Some(protocol) = protocol
+        if !self.has_rare_field()
+            && let Some(protocol) = protocol
             && let Some(head) = bytes.first_chunk_mut()
         {
             return self.apply_to_ordinary(head, protocol == protocol::UDP);
         }
         self.apply_to_odd(link, bytes, wire_len, interface);
+    }
+
+    /// True if a field is set that [`apply_to_ordinary`](Self::apply_to_ordinary) doesn't handle.
+    #[inline(always)]
+    const fn has_rare_field(&self) -> bool {
+        self.ttl.is_some() || self.tos.is_some() || self.mss_max.is_some()
     }
 
     #[inline(never)]
@@ -83,7 +107,8 @@ impl Rewrite {
         }
     }
 
-    /// As [`apply`](Self::apply), on a frame that [`parse_ordinary`] takes: every field is where it mostly is, and captured.
+    /// As [`apply`](Self::apply), on a frame that [`parse_ordinary`] takes: every field is where it mostly is, and captured. Without
+    /// [rare fields](Self::has_rare_field).
     #[inline]
     fn apply_to_ordinary(&self, head: &mut [u8; ORDINARY], is_udp: bool) {
         if let Some(macs) = self.macs {
@@ -123,11 +148,16 @@ impl Rewrite {
             Network::None | Network::Unreadable | Network::Arp => return,
         };
         let (src, dst) = (of_family(self.src, is_v4), of_family(self.dst, is_v4));
-        let (pseudo, _) = write_network(bytes, at, header_len, addresses(src, dst), self.decrement_ttl);
+        self.write_ttl_and_tos(bytes, at, is_v4);
+        let (pseudo, _) = write_network(bytes, at, header_len, addresses(src, dst));
         let at = usize::from(headers.transport_offset);
         match headers.transport {
             Transport::None => {}
-            Transport::Tcp(_) | Transport::Udp { .. } => {
+            Transport::Tcp(tcp) => {
+                write_transport(bytes, at, headers.protocol, ports(src, dst), pseudo);
+                self.lower_mss(bytes, at, usize::from(headers.payload_offset), &tcp);
+            }
+            Transport::Udp { .. } => {
                 write_transport(bytes, at, headers.protocol, ports(src, dst), pseudo);
             }
             Transport::Sctp { .. } => write_sctp(bytes, at, ports(src, dst), headers),
@@ -148,6 +178,50 @@ impl Rewrite {
                 _ => {}
             },
         }
+    }
+
+    /// Writes time to live and type of service into the IP header at `at`, and its checksum.
+    fn write_ttl_and_tos(&self, bytes: &mut [u8], at: usize, is_v4: bool) {
+        let mut change = Checksum::default();
+        if let (Some(tos), Some(&[first, second])) = (self.tos, array(bytes, at)) {
+            // The traffic class is four bits behind the start of its word.
+            let new = if is_v4 { [first, tos] } else { [first & 0xf0 | tos >> 4, tos << 4 | second & 0x0f] };
+            write(bytes, at, new, &mut change);
+        }
+        let ttl_at = at + if is_v4 { 8 } else { 6 };
+        if let (true, Some(&[high, low])) = (self.decrement_ttl || self.ttl.is_some(), array(bytes, ttl_at)) {
+            let new = |old: u8| self.ttl.unwrap_or(old.saturating_sub(1));
+            // The hop limit is the second byte of its word.
+            write(bytes, ttl_at, if is_v4 { [new(high), low] } else { [high, new(low)] }, &mut change);
+        }
+        // No checksum covers them in IPv6.
+        if is_v4 {
+            adjust(bytes, at + 10, change);
+        }
+    }
+
+    /// Lowers the MSS options of a SYN whose header is from `at` to `end`.
+    fn lower_mss(&self, bytes: &mut [u8], at: usize, end: usize, tcp: &Tcp) {
+        let Some(max) = self.mss_max.map(NonZeroU16::get).filter(|_| tcp.flags.contains(TcpFlags::SYN)) else { return };
+        let end = end.min(bytes.len());
+        let (mut change, mut option) = (Checksum::default(), at + 20);
+        while option < end {
+            let len = match bytes[option..end] {
+                [0, ..] => break,
+                [1, ..] => 1,
+                [_, len, ..] if len >= 2 => usize::from(len),
+                _ => break,
+            };
+            if let [2, 4, high, low] = bytes[option..end.min(option + len)]
+                && u16::from_be_bytes([high, low]) > max
+            {
+                let mut mss = Checksum::default();
+                write(bytes, option + 2, max.to_be_bytes(), &mut mss);
+                change.merge(if (option - at).is_multiple_of(2) { mss } else { mss.at_odd_offset() });
+            }
+            option += len;
+        }
+        adjust(bytes, at + 16, change);
     }
 }
 
@@ -184,10 +258,9 @@ fn write_network(
     at: usize,
     header_len: usize,
     [src, dst]: [Option<IpAddr>; 2],
-    decrement_ttl: bool,
 ) -> (Checksum, Checksum) {
     let is_v4 = bytes.get(at).is_some_and(|first| first >> 4 == 4);
-    let (src_offset, dst_offset, ttl_offset) = if is_v4 { (12, 16, 8) } else { (8, 24, 6) };
+    let (src_offset, dst_offset) = if is_v4 { (12, 16) } else { (8, 24) };
     let (mut change, mut dst_change) = (Checksum::default(), Checksum::default());
     write_address(bytes, at + src_offset, src, &mut change);
     write_address(bytes, at + dst_offset, dst, &mut dst_change);
@@ -197,12 +270,6 @@ fn write_network(
         pseudo.merge(dst_change);
     }
     change.merge(dst_change);
-    if decrement_ttl && let Some(field) = bytes.get(at + ttl_offset..).and_then(|rest| rest.first_chunk::<2>()) {
-        let [high, low] = *field;
-        // The hop limit is the second byte of its word, and no checksum covers it.
-        let new = if is_v4 { [high.saturating_sub(1), low] } else { [high, low.saturating_sub(1)] };
-        write(bytes, at + ttl_offset, new, &mut change);
-    }
     if is_v4 {
         change.merge(adjust(bytes, at + 10, change));
     }
@@ -280,7 +347,7 @@ fn write_quoted(bytes: &mut [u8], quoted: &Embedded, src: Option<Endpoint>, dst:
     let end = if end < usize::from(quoted.transport_offset) + 8 { bytes.len() } else { end.min(bytes.len()) };
     let bytes = &mut bytes[..end];
     let header_len = usize::from(quoted.transport_offset) - at;
-    let (pseudo, mut change) = write_network(bytes, at, header_len, addresses(src, dst), false);
+    let (pseudo, mut change) = write_network(bytes, at, header_len, addresses(src, dst));
     let at = usize::from(quoted.transport_offset);
     change.merge(write_transport(bytes, at, quoted.tuple.protocol(), ports(src, dst), pseudo));
     change

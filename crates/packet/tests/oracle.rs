@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -500,7 +501,9 @@ fn rewrite(bytes: &mut [u8], headers: &Headers, what: &str) -> usize {
         dst: Some(Endpoint::new(new_dst, 40_001)),
         embedded: true,
         decrement_ttl: true,
-        macs: None,
+        tos: Some(0xb8),
+        mss_max: NonZeroU16::new(1_000),
+        ..Rewrite::NONE
     };
     rewrite.apply(bytes, headers);
     let mut after = checksums(bytes, headers);

@@ -3,9 +3,11 @@
 mod common;
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use common::built::{Kind, error, hosts, kinds, packet, read, v4_hosts};
 use common::{checksums, internet_checksum, is_deep};
+use etherparse::{PacketBuilder, TcpOptionElement, TcpSlice};
 use millrace_packet::{
     Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, TcpFlags, Transport, parse, protocol, tcp_reset,
 };
@@ -19,6 +21,25 @@ fn ttl(headers: &Headers) -> u8 {
     }
 }
 
+fn tos(headers: &Headers) -> u8 {
+    match headers.network {
+        Network::V4(ip) => ip.tos,
+        Network::V6(ip) => ip.traffic_class,
+        Network::None | Network::Unreadable | Network::Arp => 0,
+    }
+}
+
+/// TCP options of a SYN, of which the MSS may be at any offset, or none.
+fn options() -> impl Strategy<Value = Vec<TcpOptionElement>> {
+    let option = prop_oneof![
+        any::<u16>().prop_map(TcpOptionElement::MaximumSegmentSize),
+        (0_u8..15).prop_map(TcpOptionElement::WindowScale),
+        Just(TcpOptionElement::Noop),
+        Just(TcpOptionElement::SelectiveAcknowledgementPermitted),
+    ];
+    prop::collection::vec(option, 0..8)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if is_deep() { 100_000 } else { 2_000 }))]
 
@@ -28,6 +49,7 @@ proptest! {
         ports in any::<(u16, u16)>(),
         new_ports in any::<(u16, u16)>(),
         (rewrites_src, rewrites_dst, decrement_ttl) in any::<(bool, bool, bool)>(),
+        (new_ttl, new_tos) in any::<(Option<u8>, Option<u8>)>(),
         kind in kinds(),
         payload in prop::collection::vec(any::<u8>(), 0..80),
         padding in 0_usize..4,
@@ -39,6 +61,8 @@ proptest! {
             src: rewrites_src.then_some(Endpoint::new(after.0, new_ports.0)),
             dst: rewrites_dst.then_some(Endpoint::new(after.1, new_ports.1)),
             decrement_ttl,
+            ttl: new_ttl,
+            tos: new_tos,
             ..Rewrite::NONE
         };
         // The same packet cut by a snap length goes out as the beginning of the whole one does.
@@ -55,7 +79,11 @@ proptest! {
         let (src, dst) = again.addresses().expect("an IP packet");
         prop_assert_eq!(src, if rewrites_src { after.0 } else { before.0 });
         prop_assert_eq!(dst, if rewrites_dst { after.1 } else { before.1 });
-        prop_assert_eq!(ttl(&again), if decrement_ttl { 63 } else { 64 });
+        prop_assert_eq!(ttl(&again), new_ttl.unwrap_or(if decrement_ttl { 63 } else { 64 }));
+        prop_assert_eq!(tos(&again), new_tos.unwrap_or(0));
+        if before.0.is_ipv6() {
+            prop_assert_eq!(&bytes[..4], [0x60 | tos(&again) >> 4, tos(&again) << 4, 0, 0], "no flow label");
+        }
         match kind {
             Kind::Ping => {
                 let old = ports.0;
@@ -68,6 +96,44 @@ proptest! {
             }
         }
         prop_assert_eq!(&bytes[header_len..][..payload.len()], &payload[..]);
+    }
+
+    #[test]
+    fn the_mss_of_a_syn_is_lowered(
+        (hosts, _) in hosts(),
+        options in options(),
+        is_syn in any::<bool>(),
+        max in 1_u16..,
+        payload in prop::collection::vec(any::<u8>(), 0..9),
+    ) {
+        let mut bytes = Vec::new();
+        let builder = match hosts {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => PacketBuilder::ipv4(src.octets(), dst.octets(), 64),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => PacketBuilder::ipv6(src.octets(), dst.octets(), 64),
+            _ => unreachable!("hosts are of one family"),
+        };
+        let builder = builder.tcp(1, 2, 1000, 64000);
+        let builder = if is_syn { builder.syn() } else { builder.ack(77) };
+        builder.options(&options).expect("there is room").write(&mut bytes, &payload).expect("writing to memory");
+        let (headers, before) = (read(&bytes), bytes.clone());
+        Rewrite { mss_max: NonZeroU16::new(max), ..Rewrite::NONE }.apply(&mut bytes, &headers);
+        prop_assert!(checksums(&bytes, &headers).all_right());
+
+        let mut expected = options;
+        for option in &mut expected {
+            if let (TcpOptionElement::MaximumSegmentSize(mss), true) = (option, is_syn) {
+                *mss = max.min(*mss);
+            }
+        }
+        let is_at = usize::from(headers.transport_offset);
+        let segment = TcpSlice::from_slice(&bytes[is_at..]).expect("a segment");
+        let found: Vec<_> = segment.options_iterator().map(|option| option.expect("well-formed")).collect();
+        prop_assert_eq!(found, expected);
+        // Nothing else changes but the checksum.
+        let mut same = bytes.clone();
+        let range = is_at + 16..usize::from(headers.payload_offset);
+        same[range.clone()].copy_from_slice(&before[range]);
+        prop_assert_eq!(same, before);
     }
 
     #[test]

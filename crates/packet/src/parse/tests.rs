@@ -1,6 +1,7 @@
 //! What parsing decides where the formats leave a choice, and what holds for any bytes at all.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::num::NonZeroU16;
 use std::vec;
 use std::vec::Vec;
 
@@ -646,7 +647,20 @@ fn arbitrary_rewrite(random: &mut Random) -> Rewrite {
     };
     let (src, dst) = (endpoint(), endpoint());
     let macs = [None, Some(Macs::Swap), Some(Macs::Set(Mac([1; 6]), Mac([2; 6])))][random.below(3)];
-    Rewrite { src, dst, embedded: random.below(2) == 0, macs, decrement_ttl: random.below(2) == 0 }
+    let rewrite = Rewrite {
+        src,
+        dst,
+        embedded: random.below(2) == 0,
+        macs,
+        decrement_ttl: random.below(2) == 0,
+        ..Rewrite::NONE
+    };
+    if random.below(4) > 0 {
+        return rewrite;
+    }
+    let mss_max = NonZeroU16::new(random.next() as u16);
+    let mut byte = || (random.below(2) == 0).then(|| random.next() as u8);
+    Rewrite { ttl: byte(), tos: byte(), mss_max, ..rewrite }
 }
 
 /// 300,000 damaged frames, ten million under MILLRACE_DEEP=1: nothing panics, offsets stay within the frame, what

@@ -1,10 +1,11 @@
 //! Check of the parser: offsets are inside the frame, and rewritten packets parse as requested.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use packet::{
-    Endpoint, FlowKey, Fragment, Headers, Host, LinkType, Macs, Network, Rewrite, RssFields, TcpFlags, Transport,
-    protocol, tcp_reset,
+    Endpoint, FlowKey, Fragment, Headers, Host, LinkType, Macs, Network, Rewrite, RssFields, TcpFlags, TcpOptions,
+    Transport, protocol, tcp_reset,
 };
 
 use crate::At;
@@ -134,6 +135,7 @@ fn rewritten(headers: &Headers, bytes: &[u8]) {
         Rewrite { dst: Some(dst), macs: Some(Macs::Swap), ..Rewrite::NONE },
         both,
         Rewrite { embedded: true, decrement_ttl: true, ..both },
+        Rewrite { ttl: Some(9), tos: Some(0x5a), mss_max: NonZeroU16::new(700), ..both },
     ] {
         let mut after = bytes.to_vec();
         rewrite.apply(&mut after, headers);
@@ -196,6 +198,9 @@ fn reads_as_asked(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[
         && parsed.payload_offset == headers.payload_offset
         && parsed.payload_len == headers.payload_len;
     assert!(same, "{parsed:?} after {rewrite:?} of {headers:?}");
+    let (ttl, tos) = ttl_and_tos(headers);
+    let ttl = if rewrite.decrement_ttl { ttl.saturating_sub(1) } else { ttl };
+    assert_eq!(ttl_and_tos(&parsed), (rewrite.ttl.unwrap_or(ttl), rewrite.tos.unwrap_or(tos)), "{rewrite:?}");
     if let (Some((src, dst)), Some(Macs::Swap)) = (headers.macs, rewrite.macs) {
         assert_eq!(parsed.macs, Some((dst, src)));
     }
@@ -204,7 +209,9 @@ fn reads_as_asked(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[
     match (headers.transport, parsed.transport) {
         (Transport::Tcp(old), Transport::Tcp(tcp)) => {
             assert_eq!((tcp.src_port, tcp.dst_port), (new(rewrite.src, src), new(rewrite.dst, dst)));
-            assert_eq!((tcp.seq, tcp.ack, tcp.flags, tcp.options), (old.seq, old.ack, old.flags, old.options));
+            let limit = rewrite.mss_max.map_or(u16::MAX, NonZeroU16::get);
+            let options = TcpOptions { mss: old.options.mss.map(|mss| mss.min(limit)), ..old.options };
+            assert_eq!((tcp.seq, tcp.ack, tcp.flags, tcp.options), (old.seq, old.ack, old.flags, options));
         }
         (Transport::Udp { .. }, Transport::Udp { .. }) => {
             assert_eq!(parsed.ports(), (new(rewrite.src, src), new(rewrite.dst, dst)));
@@ -220,6 +227,14 @@ fn reads_as_asked(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[
             "what is not read is not written"
         ),
         (old, new) => panic!("{new:?} after {rewrite:?} of {old:?}"),
+    }
+}
+
+fn ttl_and_tos(headers: &Headers) -> (u8, u8) {
+    match headers.network {
+        Network::V4(ip) => (ip.ttl, ip.tos),
+        Network::V6(ip) => (ip.hop_limit, ip.traffic_class),
+        Network::None | Network::Unreadable | Network::Arp => (0, 0),
     }
 }
 
