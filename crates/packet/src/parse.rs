@@ -17,8 +17,9 @@ use crate::headers::{
 };
 use crate::link::LinkType;
 
+pub(crate) use icmp::is_query;
 pub(crate) use ip::{FRAGMENT_BITS, behind_ipv6};
-pub(crate) use link::{IPV4, IPV6};
+pub(crate) use link::{IPV4, IPV6, LENGTH_MAX, is_vlan_tag};
 
 /// Parses a frame.
 ///

@@ -1,17 +1,25 @@
 //! Builds replies from the packet that they answer.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::checksum::Checksum;
 use crate::headers::{Fragment, Headers, Mac, Network, TcpFlags, Transport, protocol};
 use crate::link::LinkType;
-use crate::rewrite::{Macs, Rewrite};
+use crate::parse::{LENGTH_MAX, array, is_query, is_vlan_tag};
+use crate::rewrite::Macs;
 
 const TCP_LEN: u16 = 20;
 const TTL: u8 = 64;
 const DONT_FRAGMENT: u8 = 0x40;
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const PPPOE_SESSION: u16 = 0x8864;
+
+/// Maximum length of an ICMP error with its IP header: the minimum MTU of IPv6 (RFC 4443, section 2.4).
+pub const ICMP_ERROR_MAX: usize = 1280;
+/// By how many bytes an ICMP error is longer than the packet that it answers, at most: by an IPv6 and an ICMPv6 header.
+pub const ICMP_ERROR_GROWTH: u32 = 40 + 8;
+/// The same as [`ICMP_ERROR_MAX`] for IPv4 (RFC 1812, section 4.3.2.3).
+const ICMP_ERROR_V4_MAX: usize = 576;
 
 /// Turns a TCP segment in place into the reset that a closed port answers with (RFC 9293, section 3.10.7.1), addressed back to its
 /// sender, without IP options or extension headers. Returns the length of the new frame.
@@ -23,8 +31,7 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
     let Transport::Tcp(tcp) = headers.transport else { return None };
     let is_answerable = headers.fragment == Fragment::Whole
         && !tcp.flags.contains(TcpFlags::RST)
-        && !MPLS.contains(&headers.ethertype)
-        && headers.macs.is_none_or(|(src, dst)| !is_group(src) && !is_group(dst))
+        && has_way_back(headers)
         && bytes.len() >= usize::from(headers.payload_offset);
     if !is_answerable {
         return None;
@@ -47,29 +54,121 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
     let at = usize::from(headers.network_offset);
     let packet = &mut bytes[at..];
     let len = match headers.network {
-        Network::V4(ip) if is_host_v4(ip.src) && is_host_v4(ip.dst) => write_v4(packet, ip.dst, ip.src, segment),
-        Network::V6(ip) if is_host_v6(ip.src) && is_host_v6(ip.dst) => write_v6(packet, ip.dst, ip.src, segment),
+        Network::V4(ip) if is_host_v4(ip.src) && is_host_v4(ip.dst) => {
+            let header = ipv4_header(ip.dst, ip.src, protocol::TCP, TCP_LEN, [0, DONT_FRAGMENT]);
+            set_checksum(&mut segment, 16, pseudo_header(&header[12..], protocol::TCP, TCP_LEN));
+            packet[..20].copy_from_slice(&header);
+            packet[20..40].copy_from_slice(&segment);
+            40
+        }
+        Network::V6(ip) if is_host_v6(ip.src) && is_host_v6(ip.dst) => {
+            let header = ipv6_header(ip.dst, ip.src, protocol::TCP, TCP_LEN);
+            set_checksum(&mut segment, 16, pseudo_header(&header[8..], protocol::TCP, TCP_LEN));
+            packet[..40].copy_from_slice(&header);
+            packet[40..60].copy_from_slice(&segment);
+            60
+        }
         Network::V4(_) | Network::V6(_) | Network::None | Network::Unreadable | Network::Arp => return None,
     };
-    if headers.ethertype == PPPOE_SESSION {
-        // The session header, six bytes, ends with the length of what follows: PPP's protocol field and the packet.
-        let session = link_len(headers.link) + 4 * usize::from(headers.vlans.count);
-        let session_len = (at + len - session - 6) as u16;
-        bytes[session + 4..session + 6].copy_from_slice(&session_len.to_be_bytes());
-    }
-    Rewrite { macs: Some(Macs::Swap), ..Rewrite::NONE }.apply(bytes, headers);
+    turn_link_header(&mut bytes[..at + len], headers);
     Some(at + len)
 }
 
-/// The bytes in front of the first tag, on links that say what they carry by an EtherType.
-const fn link_len(link: LinkType) -> usize {
-    match link {
-        LinkType::Ethernet => 14,
-        LinkType::LinuxSll => 16,
-        LinkType::LinuxSll2 => 20,
-        LinkType::Null | LinkType::Loop => 4,
-        LinkType::RawIp | LinkType::Ipv4 | LinkType::Ipv6 | LinkType::Other(_) => 0,
+/// Writes to `answer` the ICMP error of this type and code that a router or host answers a packet with, addressed back to its sender.
+/// Returns the length of the new frame. `frame` is the frame that `headers` was parsed from.
+///
+/// The error is sent from `from`, or else from the packet's destination. It is as Linux sends it, but for IPv4's identification, which is
+/// 0: time to live 64; in IPv4 no DF, the packet's type of service with the precedence "internetwork control". It quotes what was
+/// captured of the packet, up to 576 bytes in all, in IPv6 up to 1280.
+///
+/// Returns `None` for packets that must not be answered with an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4): ICMP errors and
+/// redirects, later fragments, packets from or to a group, broadcast or unspecified address. Also for packets that aren't IP or have MPLS
+/// labels, and if `from` is of the other address family.
+///
+/// # Panics
+/// If `answer` has no room for the link header and [`ICMP_ERROR_MAX`] bytes.
+pub fn icmp_error(
+    frame: &[u8],
+    headers: &Headers,
+    kind_and_code: [u8; 2],
+    from: Option<IpAddr>,
+    answer: &mut [u8],
+) -> Option<usize> {
+    let is_about_error =
+        matches!(headers.transport, Transport::Icmp(icmp) if is_unanswerable(headers.protocol, icmp.kind));
+    if is_about_error || headers.fragment == Fragment::Later || !has_way_back(headers) {
+        return None;
     }
+    let at = usize::from(headers.network_offset);
+    let (link_header, packet) = frame.split_at_checked(at)?;
+    let (copy, error) = answer[..at + ICMP_ERROR_MAX].split_at_mut(at);
+    let len = match (headers.network, from) {
+        (Network::V4(ip), None | Some(IpAddr::V4(_))) if is_host_v4(ip.src) && is_host_v4(ip.dst) => {
+            let from = if let Some(IpAddr::V4(from)) = from { from } else { ip.dst };
+            let quote = &packet[..packet.len().min(ip.total_len.into()).min(ICMP_ERROR_V4_MAX - 28)];
+            let (header, message) = error[..28 + quote.len()].split_at_mut(20);
+            let precedence = ip.tos & 0x1e | 0xc0;
+            let len = message.len() as u16;
+            header.copy_from_slice(&ipv4_header(from, ip.src, protocol::ICMP, len, [precedence, 0]));
+            write_icmp(message, kind_and_code, quote, Checksum::default());
+            20 + message.len()
+        }
+        (Network::V6(ip), None | Some(IpAddr::V6(_))) if is_host_v6(ip.src) && is_host_v6(ip.dst) => {
+            let from = if let Some(IpAddr::V6(from)) = from { from } else { ip.dst };
+            let packet_len = 40 + usize::from(ip.payload_len);
+            let quote = &packet[..packet.len().min(packet_len).min(ICMP_ERROR_MAX - 48)];
+            let (header, message) = error[..48 + quote.len()].split_at_mut(40);
+            let len = message.len() as u16;
+            header.copy_from_slice(&ipv6_header(from, ip.src, protocol::ICMPV6, len));
+            let pseudo = pseudo_header(&header[8..], protocol::ICMPV6, len);
+            write_icmp(message, kind_and_code, quote, pseudo);
+            40 + message.len()
+        }
+        (Network::V4(_) | Network::V6(_) | Network::None | Network::Unreadable | Network::Arp, _) => return None,
+    };
+    copy.copy_from_slice(link_header);
+    turn_link_header(&mut answer[..at + len], headers);
+    Some(at + len)
+}
+
+/// True for ICMP messages that no error may answer: errors, redirects, and, as in Linux, all of IPv4's that aren't queries or replies.
+const fn is_unanswerable(protocol: u8, kind: u8) -> bool {
+    const REDIRECT_V6: u8 = 137;
+    if protocol == protocol::ICMP { !is_query(protocol, kind) } else { kind < 128 || kind == REDIRECT_V6 }
+}
+
+/// True if the link header can be turned: it names no group, and has no MPLS labels.
+fn has_way_back(headers: &Headers) -> bool {
+    !MPLS.contains(&headers.ethertype) && headers.macs.is_none_or(|(src, dst)| !is_group(src) && !is_group(dst))
+}
+
+/// Turns the link header of a packet into that of its answer: swaps the addresses, and sets the length fields to the new length.
+fn turn_link_header(answer: &mut [u8], headers: &Headers) {
+    let at = usize::from(headers.network_offset);
+    if headers.link == LinkType::Ethernet {
+        let mut field = 12;
+        while array(answer, field).is_some_and(|kind| is_vlan_tag(u16::from_be_bytes(*kind))) {
+            field += 4;
+        }
+        // An IEEE 802.3 frame has its length there.
+        if array(answer, field).is_some_and(|kind| u16::from_be_bytes(*kind) <= LENGTH_MAX) {
+            set_length(answer, field, field + 2);
+        }
+    }
+    if headers.ethertype == PPPOE_SESSION {
+        // The session header is version (0x11), code (0), session, and the length of PPP's protocol field, of one byte or two, and the rest.
+        let ppp = if answer[at - 7] == 0x11 { at - 1 } else { at - 2 };
+        set_length(answer, ppp - 2, ppp);
+    }
+    if headers.macs.is_some() {
+        Macs::Swap.write(answer);
+    }
+}
+
+/// Writes the length of what begins at `start`.
+fn set_length(answer: &mut [u8], field: usize, start: usize) {
+    let len = (answer.len() - start) as u16;
+    answer[field..field + 2].copy_from_slice(&len.to_be_bytes());
 }
 
 const fn is_group(mac: Mac) -> bool {
@@ -84,46 +183,44 @@ const fn is_host_v6(address: Ipv6Addr) -> bool {
     !address.is_multicast() && !address.is_unspecified()
 }
 
-/// Writes an IPv4 packet that carries `segment`, its checksum still open. Returns its length.
-fn write_v4(packet: &mut [u8], src: Ipv4Addr, dst: Ipv4Addr, segment: [u8; TCP_LEN as usize]) -> usize {
+fn ipv4_header(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload_len: u16, [tos, flags]: [u8; 2]) -> [u8; 20] {
     let mut ip = [0; 20];
-    ip[0] = 0x45;
-    ip[2..4].copy_from_slice(&(20 + TCP_LEN).to_be_bytes());
-    ip[6] = DONT_FRAGMENT;
-    ip[8] = TTL;
-    ip[9] = protocol::TCP;
+    (ip[0], ip[1]) = (0x45, tos);
+    ip[2..4].copy_from_slice(&(20 + payload_len).to_be_bytes());
+    (ip[6], ip[8], ip[9]) = (flags, TTL, protocol);
     ip[12..16].copy_from_slice(&src.octets());
     ip[16..].copy_from_slice(&dst.octets());
-    let mut sum = Checksum::default();
-    sum.add(&ip);
-    ip[10..12].copy_from_slice(&sum.value().to_be_bytes());
-    let segment = with_checksum(segment, &ip[12..]);
-    packet[..20].copy_from_slice(&ip);
-    packet[20..40].copy_from_slice(&segment);
-    40
+    set_checksum(&mut ip, 10, Checksum::default());
+    ip
 }
 
-/// Writes an IPv6 packet that carries `segment`, its checksum still open. Returns its length.
-fn write_v6(packet: &mut [u8], src: Ipv6Addr, dst: Ipv6Addr, segment: [u8; TCP_LEN as usize]) -> usize {
+fn ipv6_header(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, payload_len: u16) -> [u8; 40] {
     let mut ip = [0; 40];
     ip[0] = 0x60;
-    ip[4..6].copy_from_slice(&TCP_LEN.to_be_bytes());
-    ip[6] = protocol::TCP;
-    ip[7] = TTL;
+    ip[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    (ip[6], ip[7]) = (protocol, TTL);
     ip[8..24].copy_from_slice(&src.octets());
     ip[24..].copy_from_slice(&dst.octets());
-    let segment = with_checksum(segment, &ip[8..]);
-    packet[..40].copy_from_slice(&ip);
-    packet[40..60].copy_from_slice(&segment);
-    60
+    ip
 }
 
-fn with_checksum(mut segment: [u8; TCP_LEN as usize], addresses: &[u8]) -> [u8; TCP_LEN as usize] {
+fn write_icmp(message: &mut [u8], kind_and_code: [u8; 2], quote: &[u8], pseudo: Checksum) {
+    message[..2].copy_from_slice(&kind_and_code);
+    message[2..8].fill(0);
+    message[8..].copy_from_slice(quote);
+    set_checksum(message, 2, pseudo);
+}
+
+fn pseudo_header(addresses: &[u8], protocol: u8, len: u16) -> Checksum {
     let mut sum = Checksum::default();
     sum.add(addresses);
-    sum.add_word(u16::from(protocol::TCP));
-    sum.add_word(TCP_LEN);
-    sum.add(&segment);
-    segment[16..18].copy_from_slice(&sum.value().to_be_bytes());
-    segment
+    sum.add_word(u16::from(protocol));
+    sum.add_word(len);
+    sum
+}
+
+/// Sets the checksum at `at`, which is still 0, of these bytes and the pseudo-header.
+fn set_checksum(bytes: &mut [u8], at: usize, mut sum: Checksum) {
+    sum.add(bytes);
+    bytes[at..at + 2].copy_from_slice(&sum.value().to_be_bytes());
 }

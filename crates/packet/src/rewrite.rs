@@ -226,7 +226,7 @@ impl Rewrite {
 }
 
 impl Macs {
-    fn write(self, bytes: &mut [u8]) {
+    pub(crate) fn write(self, bytes: &mut [u8]) {
         let Some(field) = bytes.first_chunk_mut::<12>() else { return };
         match self {
             Self::Swap => field.rotate_left(6),

@@ -1,4 +1,4 @@
-//! Rewrites and resets, held to checksums computed anew.
+//! Rewrites, held to checksums computed anew.
 
 mod common;
 
@@ -8,9 +8,7 @@ use std::num::NonZeroU16;
 use common::built::{Kind, error, hosts, kinds, packet, read, v4_hosts};
 use common::{checksums, internet_checksum, is_deep};
 use etherparse::{PacketBuilder, TcpOptionElement, TcpSlice};
-use millrace_packet::{
-    Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, TcpFlags, Transport, parse, protocol, tcp_reset,
-};
+use millrace_packet::{Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, Transport, parse, protocol};
 use proptest::prelude::*;
 
 fn ttl(headers: &Headers) -> u8 {
@@ -225,46 +223,6 @@ proptest! {
         prop_assert!(checksums(&front, &again).all_right());
         prop_assert_eq!(again.addresses(), Some(after));
         prop_assert_eq!(again.ports().0, new_ports.0);
-    }
-
-    #[test]
-    fn resets_are_what_a_closed_port_sends(
-        (hosts, _) in hosts(),
-        ports in any::<(u16, u16)>(),
-        (seq, ack) in any::<(u32, u32)>(),
-        flags in any::<u8>(),
-        payload in prop::collection::vec(any::<u8>(), 0..80),
-    ) {
-        let mut bytes = packet(hosts, ports, Kind::Tcp, &payload);
-        let at = usize::from(read(&bytes).transport_offset);
-        bytes[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
-        bytes[at + 8..at + 12].copy_from_slice(&ack.to_be_bytes());
-        bytes[at + 13] = flags;
-        let (headers, flags) = (read(&bytes), TcpFlags(flags));
-        let is_group = |host: IpAddr| {
-            host.is_multicast() || host.is_unspecified() || host == IpAddr::from([255; 4])
-        };
-        let untouched = bytes.clone();
-        let Some(len) = tcp_reset(&mut bytes, &headers) else {
-            prop_assert!(flags.contains(TcpFlags::RST) || is_group(hosts.0) || is_group(hosts.1));
-            prop_assert_eq!(bytes, untouched);
-            return Ok(());
-        };
-        prop_assert!(!flags.contains(TcpFlags::RST));
-        let reset = read(&bytes[..len]);
-        prop_assert!(checksums(&bytes[..len], &reset).all_right());
-        prop_assert_eq!(reset.addresses(), Some((hosts.1, hosts.0)));
-        prop_assert_eq!((reset.ports(), reset.payload_len), ((ports.1, ports.0), 0));
-        let Transport::Tcp(tcp) = reset.transport else { panic!("a TCP segment") };
-        let length = payload.len() as u32
-            + u32::from(flags.contains(TcpFlags::SYN))
-            + u32::from(flags.contains(TcpFlags::FIN));
-        if flags.contains(TcpFlags::ACK) {
-            prop_assert_eq!((tcp.seq, tcp.ack, tcp.flags), (ack, 0, TcpFlags::RST));
-        } else {
-            prop_assert_eq!((tcp.seq, tcp.ack), (0, seq.wrapping_add(length)));
-            prop_assert_eq!(tcp.flags, TcpFlags::RST.with(TcpFlags::ACK));
-        }
     }
 }
 

@@ -41,7 +41,7 @@ const NEVER_IP: [u16; 36] = [
 ];
 
 /// Larger values of the field behind Ethernet's addresses are EtherTypes (IEEE 802.3).
-const LENGTH_MAX: u16 = 1500;
+pub(crate) const LENGTH_MAX: u16 = 1500;
 /// SLL's protocol for an IEEE 802.2 header, and those that carry no IP: raw 802.3 (IPX), CAN, CAN FD.
 const SLL_LLC: u16 = 4;
 const SLL_NEVER_IP: [u16; 3] = [0x0001, 0x000c, 0x000d];
@@ -116,6 +116,12 @@ const fn of_family(family: u32) -> u16 {
     }
 }
 
+/// True for the EtherTypes of VLAN tags.
+#[inline]
+pub(crate) const fn is_vlan_tag(ethertype: u16) -> bool {
+    matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
+}
+
 /// The field that names the payload of a link header.
 #[derive(Clone, Copy)]
 enum Field {
@@ -137,7 +143,7 @@ fn behind_ethertype(
     let mut vlans = Vlans::default();
     loop {
         let (Field::Ethernet(ethertype) | Field::Sll(ethertype) | Field::EtherType(ethertype)) = field;
-        if matches!(ethertype, 0x8100 | 0x88a8 | 0x9100) && len < LINK_HEADERS_MAX {
+        if is_vlan_tag(ethertype) && len < LINK_HEADERS_MAX {
             let tag: &[u8; 4] = array(bytes, len).ok_or(Malformed::LinkTruncated)?;
             if let Some(id) = vlans.ids.get_mut(usize::from(vlans.count)) {
                 *id = be16(tag, 0) & 0x0fff;

@@ -203,6 +203,16 @@ pub fn checksums(bytes: &[u8], headers: &Headers) -> Verdicts {
     verdicts
 }
 
+/// True if the IP payload goes on behind UDP's own end (RFC 9868).
+pub fn has_surplus(headers: &Headers) -> bool {
+    let end = headers.payload_offset as usize + headers.payload_len as usize;
+    match headers.network {
+        Network::V4(ip) => end < usize::from(headers.network_offset) + usize::from(ip.total_len),
+        Network::V6(ip) => end < usize::from(headers.network_offset) + 40 + usize::from(ip.payload_len),
+        Network::None | Network::Unreadable | Network::Arp => false,
+    }
+}
+
 fn quote(bytes: &[u8], quoted: &Embedded, verdicts: &mut Verdicts) {
     let (at, transport_at) = (usize::from(quoted.network_offset), usize::from(quoted.transport_offset));
     let is_v4 = matches!(quoted.tuple, FiveTuple::V4(_));
