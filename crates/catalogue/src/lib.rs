@@ -348,7 +348,7 @@ impl<N: Function> Program for Loaded<N> {
     }
 
     fn growth(&self) -> u32 {
-        N::TRANSFORM.map_or(0, |transform| transform.growth)
+        self.0.growth()
     }
 
     fn keeps_flows(&self) -> bool {

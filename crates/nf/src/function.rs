@@ -153,6 +153,12 @@ pub trait NetworkFunction:
         Self::DESCRIPTION
     }
 
+    /// By how many bytes a frame grows at most, by [`TRANSFORM`](Self::TRANSFORM) or by a [reply](Verdict::Reply). Writers of captures raise
+    /// the snap length by it.
+    fn growth(&self) -> u32 {
+        Self::TRANSFORM.map_or(0, |transform| transform.growth)
+    }
+
     /// The header fields that [`Meta::key`] is made of. Cards, and cores that share a capture, choose the core of a TCP or UDP packet by
     /// these fields alone, so the key must not depend on other fields. If the key is not one of the packet's own fields, return
     /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection): engines then call `key`.

@@ -1,5 +1,7 @@
 //! Verdicts, output ports and drop reasons.
 
+use core::net::IpAddr;
+
 use packet::{Malformed, Rewrite};
 
 /// The verdict on a packet. Rewrites are data; the engine applies them to the bytes after the step.
@@ -74,8 +76,19 @@ impl PortId {
 /// An answer that the engine builds from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A TCP reset for the segment (RFC 9293 section 3.10.7.1).
+    /// A TCP reset for the segment (RFC 9293 section 3.10.7.1), built by [`packet::tcp_reset`].
     TcpReset,
+    /// An ICMP or ICMPv6 error about the packet, such as "port unreachable", built by [`packet::icmp_error`]. The answer may be
+    /// [`ICMP_ERROR_GROWTH`](packet::ICMP_ERROR_GROWTH) bytes longer than the packet: return that from
+    /// [`NetworkFunction::growth`](crate::NetworkFunction::growth).
+    IcmpError {
+        /// The type, in the numbers of ICMP or ICMPv6, whichever the packet's address family needs.
+        kind: u8,
+        /// The code.
+        code: u8,
+        /// The source address of the error; `None` for the packet's destination.
+        from: Option<IpAddr>,
+    },
 }
 
 /// The packet counts that a function's [remark](crate::NetworkFunction::remark) may depend on.

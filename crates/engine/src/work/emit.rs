@@ -1,7 +1,7 @@
 //! The last stage of a core's work: carries out the verdicts of a burst.
 
 use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::{Rewrite, Seq};
+use packet::{Headers, Rewrite, Seq};
 use port::{Batch, Fate, Packet, Sides};
 
 use crate::counters::Counters;
@@ -28,9 +28,12 @@ pub(crate) struct Emitter {
 /// The longest IP packet with a link header. The buffer for new frames starts with this capacity.
 const FRAME_MAX: usize = 65_535 + 64;
 
+/// The longest ICMP error with a link header: the capacity if there are no other new frames.
+const ERROR_FRAME_MAX: usize = packet::ICMP_ERROR_MAX + 64;
+
 impl Emitter {
     pub(crate) fn new<N: NetworkFunction>() -> Self {
-        let room = N::TRANSFORM.map_or(0, |transform| FRAME_MAX + transform.growth as usize);
+        let room = N::TRANSFORM.map_or(ERROR_FRAME_MAX, |transform| FRAME_MAX + transform.growth as usize);
         Self {
             counters: Counters::default(),
             sides: None,
@@ -127,24 +130,37 @@ impl Emitter {
         }
     }
 
-    /// Turns the packet into its answer. Drops a packet that can't be answered, such as a reset or a truncated segment.
+    /// Replaces the packet by its answer. Drops a packet that can't be answered, such as a reset or an ICMP error.
     #[cold]
     fn answer(&mut self, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
         let Packet { link, wire_len, interface, .. } = batch.packets()[index];
-        let bytes = batch.bytes_mut(index);
-        let len = match (reply, packet::parse(link, bytes, wire_len, interface)) {
-            (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(bytes, &headers),
-            (Reply::TcpReset, Err(_)) => None,
+        let is_answered = match packet::parse(link, batch.bytes(index), wire_len, interface) {
+            Ok(headers) => self.write_answer(batch, index, &headers, reply).is_some(),
+            Err(_) => false,
         };
-        let Some(len) = len else {
+        if !is_answered {
             self.counters.count(&Verdict::Drop(Reason::UNANSWERABLE));
             return Fate::Drop(Reason::UNANSWERABLE.0);
-        };
-        let packet = &mut batch.packets_mut()[index];
-        packet.len = len as u32;
-        packet.wire_len = len as u32;
+        }
         self.counters.replied += 1;
-        out(self.sides, PortId::BACK, packet)
+        out(self.sides, PortId::BACK, &batch.packets()[index])
+    }
+
+    fn write_answer(&mut self, batch: &mut Batch, index: usize, headers: &Headers, reply: Reply) -> Option<()> {
+        match reply {
+            Reply::TcpReset => {
+                let len = packet::tcp_reset(batch.bytes_mut(index), headers)?;
+                let packet = &mut batch.packets_mut()[index];
+                packet.len = len as u32;
+                packet.wire_len = len as u32;
+            }
+            Reply::IcmpError { kind, code, from } => {
+                self.scratch.resize(usize::from(headers.network_offset) + packet::ICMP_ERROR_MAX, 0);
+                let len = packet::icmp_error(batch.bytes(index), headers, [kind, code], from, &mut self.scratch)?;
+                batch.replace(index, &self.scratch[..len]);
+            }
+        }
+        Some(())
     }
 }
 
