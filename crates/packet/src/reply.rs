@@ -77,9 +77,9 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
 /// Writes to `answer` the ICMP error of this type and code that a router or host answers a packet with, addressed back to its sender.
 /// Returns the length of the new frame. `frame` is the frame that `headers` was parsed from.
 ///
-/// The error is sent from `from`, or else from the packet's destination. It is as Linux sends it, but for IPv4's identification, which is
-/// 0: time to live 64; in IPv4 no DF, the packet's type of service with the precedence "internetwork control". It quotes what was
-/// captured of the packet, up to 576 bytes in all, in IPv6 up to 1280.
+/// The error is sent from `from`, or else from the packet's destination. It is as Linux sends it, but IPv4's identification and IPv6's flow
+/// label are 0: time to live 64; in IPv4 no DF, and the packet's type of service with the precedence "internetwork control". It quotes
+/// what was captured of the packet, up to 576 bytes in all, in IPv6 up to 1280.
 ///
 /// Returns `None` for packets that must not be answered with an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4): ICMP errors and
 /// redirects, later fragments, packets from or to a group, broadcast or unspecified address. Also for packets that aren't IP or have MPLS

@@ -303,7 +303,7 @@ fn finish(packet: &mut [u8]) {
     }
 }
 
-fn finish_ip(packet: &mut [u8]) {
+pub(crate) fn finish_ip(packet: &mut [u8]) {
     packet[10..12].fill(0);
     let value = !sum(&packet[..usize::from(packet[0] & 15) * 4]);
     packet[10..12].copy_from_slice(&value.to_be_bytes());

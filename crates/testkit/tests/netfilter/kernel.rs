@@ -85,6 +85,21 @@ impl Kernel {
         })
     }
 
+    /// Makes the router answer every packet with an error, without a flow label of its own.
+    pub(crate) fn answer_all(&self) -> io::Result<()> {
+        self.router.enter(|| {
+            for (key, value) in [
+                ("ipv4/icmp_ratelimit", "0"),
+                ("ipv4/icmp_ratemask", "0"),
+                ("ipv6/icmp/ratelimit", "0"),
+                ("ipv6/auto_flowlabels", "0"),
+            ] {
+                std::fs::write(format!("/proc/sys/net/{key}"), value)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Returns true if a packet of the scenario was too late for a test of timeouts, because the machine was busy.
     pub(crate) const fn was_late(&self) -> bool {
         self.late

@@ -6,6 +6,7 @@ mod craft;
 mod kernel;
 mod ours;
 mod player;
+mod replies;
 mod script;
 
 use std::collections::BTreeSet;
