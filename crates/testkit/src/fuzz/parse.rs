@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use packet::{
-    Endpoint, FlowKey, Fragment, Headers, Host, LinkType, Macs, Network, Rewrite, RssFields, TcpFlags, TcpOptions,
-    Transport, protocol, tcp_reset,
+    Endpoint, FlowKey, Fragment, Headers, Host, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, LinkType, Macs, Network, Rewrite,
+    RssFields, TcpFlags, TcpOptions, Transport, icmp_error, protocol, tcp_reset,
 };
 
 use crate::At;
@@ -46,6 +46,7 @@ pub fn parse(bytes: &[u8]) {
 fn changed(headers: &Headers, bytes: &[u8]) {
     rewritten(headers, bytes);
     reset(headers, bytes);
+    error(headers, bytes);
     let (Some(tunnel), Some(inner)) = (headers.tunnel, headers.inner(bytes)) else { return };
     let Ok(inner) = inner else { return };
     // Bytes after the tunnel's end don't belong to the packet, but may seem to if it has no length field.
@@ -259,4 +260,24 @@ fn reset(headers: &Headers, bytes: &[u8]) {
     let addresses = if src.is_ipv4() { network + 12..network + 20 } else { network + 8..network + 40 };
     let pseudo = sum(u64::from(protocol::TCP) + 20, &answer[addresses]);
     assert_eq!(folded(sum(pseudo, &answer[usize::from(parsed.transport_offset)..])), 0xffff, "its checksum");
+}
+
+/// An ICMP error is a well-formed answer to the sender, and quotes the packet.
+fn error(headers: &Headers, bytes: &[u8]) {
+    let mut answer = vec![0; usize::from(headers.network_offset) + ICMP_ERROR_MAX];
+    let kind = if matches!(headers.network, Network::V4(_)) { 3 } else { 1 };
+    let Some(len) = icmp_error(bytes, headers, [kind, 1], None, &mut answer) else { return };
+    assert!(len <= bytes.len() + ICMP_ERROR_GROWTH as usize, "{len}: the answer to {headers:?}");
+    let answer = &answer[..len];
+    let parsed = packet::parse(headers.link, answer, len as u32, headers.interface);
+    let parsed = parsed.unwrap_or_else(|kind| panic!("{kind}: the answer to {headers:?}"));
+    let (src, dst) = headers.addresses().expect("it was IP");
+    assert_eq!(parsed.addresses(), Some((dst, src)), "{headers:?}");
+    assert_eq!((parsed.fragment, parsed.network_offset), (Fragment::Whole, headers.network_offset));
+    assert_eq!(parsed.macs, headers.macs.map(|(src, dst)| (dst, src)));
+    let Transport::Icmp(icmp) = parsed.transport else { panic!("{parsed:?}: no ICMP") };
+    assert_eq!((icmp.kind, icmp.code), (kind, 1));
+    assert!(parsed.checksums_hold(answer), "{headers:?}");
+    let quote = &answer[usize::from(parsed.payload_offset)..];
+    assert_eq!(quote, &bytes[usize::from(headers.network_offset)..][..quote.len()]);
 }

@@ -151,7 +151,7 @@ pub(crate) fn cut(packet: &mut Vec<u8>, len: usize) {
     relength(packet);
 }
 
-fn relength(packet: &mut [u8]) {
+pub(crate) fn relength(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {
         let len = packet.len() as u16;
         packet[2..4].copy_from_slice(&len.to_be_bytes());
@@ -289,7 +289,7 @@ fn checksum_at(seen: &View) -> Option<usize> {
 }
 
 /// Computes all checksums again.
-fn finish(packet: &mut [u8]) {
+pub(crate) fn finish(packet: &mut [u8]) {
     let seen = view(packet);
     if let Some(at) = checksum_at(&seen) {
         packet[at..at + 2].fill(0);

@@ -5,6 +5,7 @@ mod compare;
 mod craft;
 mod kernel;
 mod ours;
+mod packets;
 mod player;
 mod replies;
 mod script;
