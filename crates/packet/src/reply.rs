@@ -156,7 +156,7 @@ fn turn_link_header(answer: &mut [u8], headers: &Headers) {
         }
     }
     if headers.ethertype == PPPOE_SESSION {
-        // The session header is version (0x11), code (0), session, and the length of PPP's protocol field, of one byte or two, and the rest.
+        // The session header, 0x11 first, ends with the length of what follows: PPP's protocol field, of one byte or two, and the packet.
         let ppp = if answer[at - 7] == 0x11 { at - 1 } else { at - 2 };
         set_length(answer, ppp - 2, ppp);
     }
