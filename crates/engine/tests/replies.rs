@@ -10,7 +10,7 @@ use millrace_engine::{Control, EngineKind, Options, Outcome, run};
 use nf::{
     Context, Description, NetworkFunction, Opened, PacketSet, Plain, Reason, Reply, Sharing, Sizing, Step, Verdict,
 };
-use packet::{Headers, Host, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, LinkType, Nanos, Seq, icmp_error, parse};
+use packet::{Headers, Host, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, LinkType, Nanos, Seq, icmp_error, parse};
 use port::pcap::{Capture, Reader, Writer};
 use port::{Fate, MemoryPort, MemoryQueue, Packet, Port, Received, Trace};
 
@@ -58,7 +58,7 @@ impl NetworkFunction for Refuse {
     }
 
     fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, (): &mut (), _: &Host) -> Step<Verdict, M> {
-        Ok(Verdict::Reply(Reply::IcmpError { kind: 3, code: 13, from: Some(ROUTER) }))
+        Ok(Verdict::Reply(Reply::IcmpError(IcmpError { kind: 3, code: 13, from: Some(ROUTER), ttl: None })))
     }
 }
 
@@ -101,7 +101,7 @@ fn trace(frames: &[Vec<u8>]) -> Trace {
 fn error(frame: &[u8], wire_len: usize) -> Option<Vec<u8>> {
     let headers = parse(LinkType::Ethernet, frame, wire_len as u32, 0).expect("a well-formed packet");
     let mut error = vec![0; 14 + ICMP_ERROR_MAX];
-    let len = icmp_error(frame, &headers, [3, 13], Some(ROUTER), &mut error)?;
+    let len = icmp_error(frame, &headers, IcmpError { kind: 3, code: 13, from: Some(ROUTER), ttl: None }, &mut error)?;
     error.truncate(len);
     Some(error)
 }

@@ -1,8 +1,6 @@
 //! Verdicts, output ports and drop reasons.
 
-use core::net::IpAddr;
-
-use packet::{Malformed, Rewrite};
+use packet::{IcmpError, Malformed, Rewrite};
 
 /// The verdict on a packet. Rewrites are data; the engine applies them to the bytes after the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,14 +79,7 @@ pub enum Reply {
     /// An ICMP or ICMPv6 error about the packet, such as "port unreachable", built by [`packet::icmp_error`]. The answer may be
     /// [`ICMP_ERROR_GROWTH`](packet::ICMP_ERROR_GROWTH) bytes longer than the packet: return that from
     /// [`NetworkFunction::growth`](crate::NetworkFunction::growth).
-    IcmpError {
-        /// The type, in the numbers of ICMP or ICMPv6, whichever the packet's address family needs.
-        kind: u8,
-        /// The code.
-        code: u8,
-        /// The source address of the error; `None` for the packet's destination.
-        from: Option<IpAddr>,
-    },
+    IcmpError(IcmpError),
 }
 
 /// The packet counts that a function's [remark](crate::NetworkFunction::remark) may depend on.

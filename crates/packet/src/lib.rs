@@ -45,7 +45,7 @@ pub use key::{
 };
 pub use link::LinkType;
 pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_whole};
-pub use reply::{ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, icmp_error, tcp_reset};
+pub use reply::{ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, icmp_error, tcp_reset};
 pub use rewrite::{Macs, Rewrite};
 pub use rss::RssFields;
 pub use time::{Nanos, Seq};

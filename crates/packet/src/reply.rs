@@ -74,10 +74,24 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
     Some(at + len)
 }
 
-/// Writes to `answer` the ICMP error of this type and code that a router or host answers a packet with, addressed back to its sender.
+/// An ICMP error in answer to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpError {
+    /// The type, in the numbers of ICMP or ICMPv6, whichever the packet's address family needs.
+    pub kind: u8,
+    /// The code.
+    pub code: u8,
+    /// The source address of the error; `None` for the packet's destination.
+    pub from: Option<IpAddr>,
+    /// The time to live, or hop limit, that the quoted packet shows; `None` for that of the packet. A router that has counted the packet's hop
+    /// quotes it so.
+    pub ttl: Option<u8>,
+}
+
+/// Writes to `answer` the ICMP error that a router or host answers a packet with, addressed back to its sender.
 /// Returns the length of the new frame. `frame` is the frame that `headers` was parsed from.
 ///
-/// The error is sent from `from`, or else from the packet's destination. It is as Linux sends it, but IPv4's identification and IPv6's flow
+/// It is as Linux sends it, but IPv4's identification and IPv6's flow
 /// label are 0: time to live 64; in IPv4 no DF, and the packet's type of service with the precedence "internetwork control". It quotes
 /// what was captured of the packet, up to 576 bytes in all, in IPv6 up to 1280.
 ///
@@ -87,13 +101,8 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
 ///
 /// # Panics
 /// If `answer` has no room for the link header and [`ICMP_ERROR_MAX`] bytes.
-pub fn icmp_error(
-    frame: &[u8],
-    headers: &Headers,
-    kind_and_code: [u8; 2],
-    from: Option<IpAddr>,
-    answer: &mut [u8],
-) -> Option<usize> {
+pub fn icmp_error(frame: &[u8], headers: &Headers, error: IcmpError, answer: &mut [u8]) -> Option<usize> {
+    let IcmpError { kind, code, from, ttl } = error;
     let is_about_error =
         matches!(headers.transport, Transport::Icmp(icmp) if is_unanswerable(headers.protocol, icmp.kind));
     if is_about_error || headers.fragment == Fragment::Later || !has_way_back(headers) {
@@ -110,7 +119,11 @@ pub fn icmp_error(
             let precedence = ip.tos & 0x1e | 0xc0;
             let len = message.len() as u16;
             header.copy_from_slice(&ipv4_header(from, ip.src, protocol::ICMP, len, [precedence, 0]));
-            write_icmp(message, kind_and_code, quote, Checksum::default());
+            write_icmp(message, [kind, code], quote);
+            if let Some(ttl) = ttl {
+                set_ttl_v4(&mut message[8..], ttl);
+            }
+            set_checksum(message, 2, Checksum::default());
             20 + message.len()
         }
         (Network::V6(ip), None | Some(IpAddr::V6(_))) if is_host_v6(ip.src) && is_host_v6(ip.dst) => {
@@ -121,7 +134,11 @@ pub fn icmp_error(
             let len = message.len() as u16;
             header.copy_from_slice(&ipv6_header(from, ip.src, protocol::ICMPV6, len));
             let pseudo = pseudo_header(&header[8..], protocol::ICMPV6, len);
-            write_icmp(message, kind_and_code, quote, pseudo);
+            write_icmp(message, [kind, code], quote);
+            if let (Some(ttl), Some(field)) = (ttl, message.get_mut(8 + 7)) {
+                *field = ttl;
+            }
+            set_checksum(message, 2, pseudo);
             40 + message.len()
         }
         (Network::V4(_) | Network::V6(_) | Network::None | Network::Unreadable | Network::Arp, _) => return None,
@@ -204,11 +221,22 @@ fn ipv6_header(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, payload_len: u16) -> 
     ip
 }
 
-fn write_icmp(message: &mut [u8], kind_and_code: [u8; 2], quote: &[u8], pseudo: Checksum) {
+/// Writes an ICMP message, its checksum still open.
+fn write_icmp(message: &mut [u8], kind_and_code: [u8; 2], quote: &[u8]) {
     message[..2].copy_from_slice(&kind_and_code);
     message[2..8].fill(0);
     message[8..].copy_from_slice(quote);
-    set_checksum(message, 2, pseudo);
+}
+
+/// Sets the time to live of an IPv4 packet, and the checksum that covers it.
+fn set_ttl_v4(packet: &mut [u8], ttl: u8) {
+    let Some([old, protocol, high, low]) = packet.get_mut(8..).and_then(|rest| rest.first_chunk_mut::<4>()) else {
+        return;
+    };
+    let mut change = Checksum::default();
+    change.replace_word(u16::from_be_bytes([*old, *protocol]), u16::from_be_bytes([ttl, *protocol]));
+    *old = ttl;
+    [*high, *low] = change.adjust(u16::from_be_bytes([*high, *low])).to_be_bytes();
 }
 
 fn pseudo_header(addresses: &[u8], protocol: u8, len: u16) -> Checksum {

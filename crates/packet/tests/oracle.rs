@@ -11,8 +11,8 @@ use std::process::Command;
 
 use common::{Frame, checksums, frames, has_surplus, is_deep, traces, write_pcap};
 use millrace_packet::{
-    Endpoint, Fragment, Headers, ICMP_ERROR_MAX, Icmp, LinkType, Malformed, Network, Rewrite, Tcp, TcpFlags, Transport,
-    TunnelKind, icmp_error, protocol, tcp_reset,
+    Endpoint, Fragment, Headers, ICMP_ERROR_MAX, Icmp, IcmpError, LinkType, Malformed, Network, Rewrite, Tcp, TcpFlags,
+    Transport, TunnelKind, icmp_error, protocol, tcp_reset,
 };
 
 const FOLDERS: [&str; 9] = ["fmt", "l2tun", "l3", "tcp", "malformed", "attack", "rules", "real", "apps"];
@@ -481,7 +481,9 @@ fn tshark_reads_replies() {
         let Ok(headers) = frame.parse() else { continue };
         let kind = if matches!(headers.network, Network::V4(_)) { 3 } else { 1 };
         let mut bytes = vec![0; usize::from(headers.network_offset) + ICMP_ERROR_MAX];
-        if let Some(len) = icmp_error(&frame.bytes, &headers, [kind, 1], None, &mut bytes) {
+        if let Some(len) =
+            icmp_error(&frame.bytes, &headers, IcmpError { kind, code: 1, from: None, ttl: Some(9) }, &mut bytes)
+        {
             bytes.truncate(len);
             errors.push(Frame { wire_len: len as u32, bytes, ..frame.clone() });
         }

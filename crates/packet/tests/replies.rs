@@ -8,8 +8,8 @@ use common::built::{Hosts, Kind, error, hosts, kinds, packet, read};
 use common::{checksums, is_deep};
 use etherparse::{NetSlice, SlicedPacket};
 use millrace_packet::{
-    Headers, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, LinkType, Mac, Network, TcpFlags, Transport, icmp_error, parse,
-    tcp_reset,
+    Headers, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, LinkType, Mac, Network, TcpFlags, Transport, icmp_error,
+    parse, tcp_reset,
 };
 use proptest::prelude::*;
 
@@ -18,9 +18,9 @@ fn is_group(host: IpAddr) -> bool {
 }
 
 /// The error of this type and code about a frame.
-fn answer(frame: &[u8], headers: &Headers, kind: [u8; 2], from: Option<IpAddr>) -> Option<Vec<u8>> {
+fn answer(frame: &[u8], headers: &Headers, [kind, code]: [u8; 2], from: Option<IpAddr>) -> Option<Vec<u8>> {
     let mut answer = vec![0xa5; usize::from(headers.network_offset) + ICMP_ERROR_MAX];
-    let len = icmp_error(frame, headers, kind, from, &mut answer)?;
+    let len = icmp_error(frame, headers, IcmpError { kind, code, from, ttl: None }, &mut answer)?;
     answer.truncate(len);
     Some(answer)
 }

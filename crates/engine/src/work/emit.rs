@@ -154,9 +154,9 @@ impl Emitter {
                 packet.len = len as u32;
                 packet.wire_len = len as u32;
             }
-            Reply::IcmpError { kind, code, from } => {
+            Reply::IcmpError(error) => {
                 self.scratch.resize(usize::from(headers.network_offset) + packet::ICMP_ERROR_MAX, 0);
-                let len = packet::icmp_error(batch.bytes(index), headers, [kind, code], from, &mut self.scratch)?;
+                let len = packet::icmp_error(batch.bytes(index), headers, error, &mut self.scratch)?;
                 batch.replace(index, &self.scratch[..len]);
             }
         }

@@ -10,7 +10,7 @@ use etherparse::{IpFragOffset, Ipv4Extensions, Ipv4Header, PacketBuilder, TcpOpt
 use super::*;
 use crate::headers::{TunnelKind, protocol};
 use crate::key::{Endpoint, FiveTuple};
-use crate::reply::{ICMP_ERROR_MAX, icmp_error, tcp_reset};
+use crate::reply::{ICMP_ERROR_MAX, IcmpError, icmp_error, tcp_reset};
 use crate::rewrite::{Macs, Rewrite};
 
 const SRC: [u8; 4] = [192, 0, 2, 1];
@@ -711,7 +711,9 @@ fn any_bytes_at_all() {
         let again = parse_odd(*link, &frame, wire_len, 3).expect("rewriting breaks nothing");
         assert_eq!(again.payload_offset, headers.payload_offset, "seed {seed:#x}");
         answer.resize(usize::from(headers.network_offset) + ICMP_ERROR_MAX, 0);
-        if let Some(len) = icmp_error(&frame, &headers, [3, 1], None, &mut answer) {
+        if let Some(len) =
+            icmp_error(&frame, &headers, IcmpError { kind: 3, code: 1, from: None, ttl: None }, &mut answer)
+        {
             let error = of(*link, &answer[..len]).expect("an error is well formed");
             assert!(matches!(error.transport, Transport::Icmp(_)), "seed {seed:#x}");
             assert_eq!(error.network_offset, headers.network_offset, "seed {seed:#x}");

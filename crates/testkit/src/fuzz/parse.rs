@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use packet::{
-    Endpoint, FlowKey, Fragment, Headers, Host, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, LinkType, Macs, Network, Rewrite,
-    RssFields, TcpFlags, TcpOptions, Transport, icmp_error, protocol, tcp_reset,
+    Endpoint, FlowKey, Fragment, Headers, Host, ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, LinkType, Macs, Network,
+    Rewrite, RssFields, TcpFlags, TcpOptions, Transport, icmp_error, protocol, tcp_reset,
 };
 
 use crate::At;
@@ -266,7 +266,9 @@ fn reset(headers: &Headers, bytes: &[u8]) {
 fn error(headers: &Headers, bytes: &[u8]) {
     let mut answer = vec![0; usize::from(headers.network_offset) + ICMP_ERROR_MAX];
     let kind = if matches!(headers.network, Network::V4(_)) { 3 } else { 1 };
-    let Some(len) = icmp_error(bytes, headers, [kind, 1], None, &mut answer) else { return };
+    let Some(len) = icmp_error(bytes, headers, IcmpError { kind, code: 1, from: None, ttl: None }, &mut answer) else {
+        return;
+    };
     assert!(len <= bytes.len() + ICMP_ERROR_GROWTH as usize, "{len}: the answer to {headers:?}");
     let answer = &answer[..len];
     let parsed = packet::parse(headers.link, answer, len as u32, headers.interface);
