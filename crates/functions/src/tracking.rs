@@ -8,6 +8,7 @@
 pub(crate) mod driver;
 pub mod rules;
 pub mod tcp;
+mod words;
 
 use core::fmt;
 use core::hint::cold_path;
@@ -192,7 +193,7 @@ const FROM_FIRST: u8 = 2;
 /// Bit position of the event's number in a record's first byte.
 const EVENT_SHIFT: u32 = 2;
 /// Number of kinds of ICMP queries.
-const QUERY_KINDS: u8 = 4;
+pub(crate) const QUERY_KINDS: u8 = 4;
 
 impl Event {
     /// Bytes of the wire form, without the [number](Self::number).
@@ -380,6 +381,26 @@ impl Connection {
         }
     }
 
+    /// Returns true if the side that didn't open the connection has sent a valid packet.
+    #[inline]
+    #[must_use]
+    pub const fn answered(&self) -> bool {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => tracker.answered(),
+            Tracked::Udp(conversation) | Tracked::Other(conversation) => conversation.answered,
+            Tracked::Icmp(queries) => queries.answered,
+        }
+    }
+
+    /// Returns true if it is a TCP connection that both sides have closed, or one has reset.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => matches!(tracker.state(), tcp::State::TimeWait | tcp::State::Close),
+            Tracked::Udp(_) | Tracked::Icmp(_) | Tracked::Other(_) => false,
+        }
+    }
+
     /// The names of the protocol and the state, for reports.
     #[must_use]
     pub const fn names(&self) -> (&'static str, &'static str) {
@@ -478,6 +499,13 @@ impl Observation {
         let (key, from_first) = tuple.symmetric();
         let event = event.sent_by(from_first);
         Some(Self { key, event, from_first, interface: headers.interface })
+    }
+
+    /// Sets whether the first endpoint of `key` sent it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn sent_by(self, first: bool) -> Self {
+        Self { event: self.event.sent_by(first), from_first: first, ..self }
     }
 
     /// The packet's five-tuple as sent; for an ICMP error, that of the quoted packet.

@@ -16,6 +16,7 @@ pub use segment::{Event, Segment};
 pub use state::State;
 use state::{Next, ordinarily, transition};
 
+use super::words::TRACKER_WORDS;
 use super::{Cause, Direction, Outcome, TcpRules};
 
 /// The state of one TCP connection.
@@ -235,6 +236,58 @@ impl Tracker {
     #[must_use]
     pub const fn answered(&self) -> bool {
         self.status & SEEN_REPLY != 0
+    }
+
+    /// The tracker as words, and its status.
+    pub(super) fn to_words(self) -> ([u64; TRACKER_WORDS], u8) {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [one, other] = self.windows;
+        let bytes = [
+            one.marks.scale,
+            one.marks.flags,
+            other.marks.scale,
+            other.marks.flags,
+            self.last.marks.scale,
+            self.last.marks.flags,
+            self.state as u8,
+            self.retransmissions,
+        ];
+        let [first, second] = self.last.head.to_words();
+        let words = [
+            pair(one.end, one.max_end),
+            pair(one.max_win, one.max_ack),
+            pair(other.end, other.max_end),
+            pair(other.max_win, other.max_ack),
+            u64::from_le_bytes(bytes),
+            first,
+            second,
+        ];
+        (words, self.status)
+    }
+
+    /// Converts back from words of [`Self::to_words`].
+    pub(super) fn from_words(words: [u64; TRACKER_WORDS], status: u8) -> Self {
+        let [a, b, c, d, bytes, first, second] = words;
+        let [scale, flags, other_scale, other_flags, last_scale, last_flags, state, retransmissions] =
+            bytes.to_le_bytes();
+        let window = |ends: u64, numbers: u64, marks| Window {
+            end: ends as u32,
+            max_end: (ends >> 32) as u32,
+            max_win: numbers as u32,
+            max_ack: (numbers >> 32) as u32,
+            marks,
+        };
+        let marks = Marks { scale: last_scale, flags: last_flags };
+        Self {
+            windows: [
+                window(a, b, Marks { scale, flags }),
+                window(c, d, Marks { scale: other_scale, flags: other_flags }),
+            ],
+            last: Last { head: Head::from_words([first, second]), marks },
+            state: State::ALL.get(usize::from(state)).copied().unwrap_or(State::None),
+            retransmissions,
+            status,
+        }
     }
 
     #[inline(always)]

@@ -48,6 +48,27 @@ impl Head {
         numbers | window | side == 0
     }
 
+    /// The value as words.
+    pub(super) fn to_words(self) -> [u64; 2] {
+        let Self { window, bits, event, .. } = self;
+        let rest = u64::from(window) << 32 | u64::from(bits) << 48 | (event as u64) << 56;
+        [self.first_two(), u64::from(self.ack) | rest]
+    }
+
+    /// Converts back from words of [`Self::to_words`].
+    pub(super) const fn from_words([first, second]: [u64; 2]) -> Self {
+        let event = match (second >> 56) as u8 {
+            0 => Event::Syn,
+            1 => Event::SynAck,
+            2 => Event::Fin,
+            3 => Event::Ack,
+            4 => Event::Rst,
+            _ => Event::Nothing,
+        };
+        let (window, bits) = ((second >> 32) as u16, (second >> 48) as u8);
+        Self { seq: first as u32, end: (first >> 32) as u32, ack: second as u32, window, bits, event }
+    }
+
     #[inline(always)]
     const fn first_two(&self) -> u64 {
         self.seq as u64 | (self.end as u64) << 32

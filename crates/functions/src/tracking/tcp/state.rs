@@ -33,6 +33,20 @@ impl State {
     /// Number of states.
     pub const COUNT: usize = 10;
 
+    /// All states, by number.
+    pub(super) const ALL: [Self; Self::COUNT] = [
+        Self::None,
+        Self::SynSent,
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+        Self::SynSent2,
+    ];
+
     /// The state's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
