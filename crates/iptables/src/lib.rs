@@ -44,5 +44,5 @@ pub use matches::Match;
 pub use ruleset::{Chain, Hook, Policy, Rule, RuleSet, Table, TableKind, Target};
 pub use sets::{Entry, EntryExtra, EntryPart, Set, SetKind, Sets};
 pub use targets::Action;
-pub use text::{Options, Parsed, parse};
+pub use text::{Options, Parsed, guess_family, parse};
 pub use value::{Condition, Counters, Family, Interface, Interval, Mark, MarkChange, Network};

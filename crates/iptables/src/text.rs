@@ -77,8 +77,9 @@ pub fn parse(text: &str, options: &Options<'_>) -> Result<Parsed, Errors> {
     }
 }
 
-/// Guesses by the file's name (`rules.v6`, `ip6tables.rules`), by the commands, and by words that only one family has.
-fn guess_family(name: &str, text: &str) -> Family {
+/// Guesses the family of a rule set: by the file's name (`rules.v6`, `ip6tables.rules`), by the commands, and by words that only one family has.
+#[must_use]
+pub fn guess_family(name: &str, text: &str) -> Family {
     let name = name.rsplit('/').next().unwrap_or(name);
     let of_name = |sign: &str| name.contains(sign);
     if of_name(".v6") || of_name("ip6") {

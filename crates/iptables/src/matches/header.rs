@@ -22,7 +22,7 @@ pub struct Ah {
     pub spi: Option<Condition<Interval<u32>>>,
     /// `--ahlen`, IPv6 only.
     pub length: Option<Condition<u32>>,
-    /// `--ahres`, IPv6 only: the reserved field is not zero.
+    /// `--ahres`, IPv6 only: the reserved field is zero.
     pub reserved: bool,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Esp {
 pub struct IpComp {
     /// `--ipcompspi`.
     pub spi: Option<Condition<Interval<u32>>>,
-    /// `--compres`: the reserved field is not zero.
+    /// `--compres`: the reserved field is zero. The kernel does not look.
     pub reserved: bool,
 }
 

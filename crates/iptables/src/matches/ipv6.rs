@@ -19,9 +19,9 @@ fn telling(condition: Option<Condition<Interval<u32>>>) -> Option<Condition<Inte
 pub struct Frag {
     /// `--fragid`.
     pub id: Option<Condition<Interval<u32>>>,
-    /// `--fraglen`.
+    /// `--fraglen`. The kernel does not look.
     pub length: Option<Condition<u32>>,
-    /// `--fragres`: a reserved field is not zero.
+    /// `--fragres`: the reserved fields are zero.
     pub reserved: bool,
     /// `--fragfirst`: it is the first fragment.
     pub first: bool,
@@ -163,7 +163,7 @@ pub struct Rt {
     pub segments_left: Option<Condition<Interval<u32>>>,
     /// `--rt-len`, in bytes.
     pub length: Option<Condition<u32>>,
-    /// `--rt-0-res`: the reserved field of type 0 is not zero.
+    /// `--rt-0-res`: the reserved field of type 0 is zero.
     pub reserved: bool,
     /// `--rt-0-addrs`: addresses of type 0.
     pub addresses: Vec<IpAddr>,

@@ -307,7 +307,7 @@ pub struct Dccp {
     pub source: Option<Condition<Interval<u16>>>,
     /// `--dport`.
     pub destination: Option<Condition<Interval<u16>>>,
-    /// `--dccp-types`: bit N stands for type N, bit 10 for all types from 10 on.
+    /// `--dccp-types`: bit N stands for type N.
     pub types: Option<Condition<u16>>,
     /// `--dccp-option`: the packet has this option.
     pub option: Option<Condition<u8>>,
