@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rss", &["packet"]),
     ("iptables", &[]),
     ("engine", &["packet", "flow", "memory", "nf", "port", "locality"]),
-    ("functions", &["packet", "flow", "memory", "nf", "efsm"]),
+    ("functions", &["packet", "flow", "memory", "nf", "efsm", "iptables"]),
     ("synth", &["packet", "port"]),
     ("case", &["packet", "nf", "port", "synth"]),
     ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),

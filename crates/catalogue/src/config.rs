@@ -83,6 +83,21 @@ impl Settings {
         self.overrides.push(Override { place: name.into(), key: key.to_owned(), value, is_file: true });
     }
 
+    /// Sets `key` to the table that a TOML file holds. `name` is the file's, for errors.
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub fn set_table(&mut self, key: &str, name: impl Into<String>, text: String) -> Result<(), ConfigError> {
+        let file = File { name: name.into(), text };
+        let table: Table = toml::from_str(&file.text).map_err(|error| {
+            let place = error.span().map(|span| file.place(span));
+            ConfigError { message: messages::plain(error.message()), place }
+        })?;
+        let value = Value::Table(table);
+        self.overrides.push(Override { place: file.name, key: key.to_owned(), value, is_file: true });
+        Ok(())
+    }
+
     /// Reads the configuration from these settings.
     ///
     /// # Errors
@@ -110,13 +125,35 @@ impl Settings {
             insert(&mut table, key, value.clone());
             config = of_table(&table).map_err(|error| {
                 ConfigError::plain(match is_file {
-                    // Its lines begin with their places, unless the function doesn't know the key.
-                    true if messages::unknown_key(error.message()).is_none() => in_file(place, error.message()),
+                    // Its lines begin with their places, if they have any.
+                    true if messages::unknown_key(error.message()).is_none() => self.in_files(place, error.message()),
                     _ => format!("{place}: {}", explain(error.message(), function)),
                 })
             })?;
         }
         Ok(config)
+    }
+
+    /// Lines of errors, each behind the name of the file that it is about. A line may begin with the key of a file, or with a place in the
+    /// file `name`. A message without places is about that file too.
+    fn in_files(&self, name: &str, message: &str) -> String {
+        let is_place = |text: &str| text.split_once(':').is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        let files = || self.overrides.iter().filter(|file| file.is_file);
+        let of_key = |line: &str| {
+            files().find_map(|Override { place, key, .. }| {
+                let rest = line.strip_prefix(key.as_str())?.strip_prefix(':').filter(|rest| is_place(rest))?;
+                Some(format!("{place}:{rest}"))
+            })
+        };
+        let mut lines = message.trim_end().lines().map(|line| match is_place(line) {
+            true => (true, format!("{name}:{line}")),
+            false => of_key(line).map_or_else(|| (false, line.to_owned()), |line| (true, line)),
+        });
+        let (has_place, mut text) = lines.next().unwrap_or_default();
+        if !has_place {
+            text = format!("{name}: {text}");
+        }
+        lines.fold(text, |text, (_, line)| format!("{text}\n{line}"))
     }
 
     /// An error about the settings as a whole.
@@ -132,15 +169,6 @@ impl Settings {
 /// Reads a configuration by way of its text, as a file's is read: a second deserializer would be compiled for each function.
 fn of_table<C: DeserializeOwned>(table: &Table) -> Result<C, toml::de::Error> {
     toml::from_str(&table.to_string())
-}
-
-/// Lines of errors, each behind the name of the file that they are about.
-fn in_file(name: &str, message: &str) -> String {
-    let line = |line: &str| match line.starts_with(|first: char| first.is_ascii_digit()) {
-        true => format!("{name}:{line}"),
-        false => line.to_owned(),
-    };
-    message.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Puts a value under a key with dots, in place of what stands there.

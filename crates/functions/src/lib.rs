@@ -39,6 +39,7 @@ pub mod policer;
 pub mod port_knock;
 pub mod port_scan;
 pub mod rate;
+pub mod rules;
 pub mod sidejacking;
 pub mod syn_limit;
 #[cfg(test)]

@@ -68,4 +68,6 @@ pub fn each(visit: &mut impl Visitor) {
     visit.visit::<crate::asset_monitor::AssetMonitor>();
     #[cfg(feature = "efsm")]
     visit.visit::<crate::efsm::Efsm>();
+    #[cfg(feature = "rules")]
+    visit.visit::<crate::rules::Rules>();
 }
