@@ -235,25 +235,53 @@ struct Configuration {
     /// Program of stages for the function `efsm` (crates/functions/docs/efsm.md)
     #[arg(long, value_name = "FILE")]
     program: Option<std::path::PathBuf>,
+    /// Rules of iptables for the function `rules`, as `iptables-save` prints them (crates/functions/docs/rules.md)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<std::path::PathBuf>,
+    /// Rules of ip6tables for the function `rules`
+    #[arg(long, value_name = "FILE")]
+    rules_v6: Option<std::path::PathBuf>,
+    /// Sets that the rules name, as `ipset save` prints them
+    #[arg(long, value_name = "FILE")]
+    sets: Option<std::path::PathBuf>,
+    /// TOML file with the router's interfaces and routes, as `millrace rules router` prints it
+    #[arg(long, value_name = "FILE")]
+    router: Option<std::path::PathBuf>,
+    /// Leave out rules that iptables takes and Millrace can't read
+    #[arg(long)]
+    skip_unsupported: bool,
     /// Set one configuration key; overrides the file. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl Configuration {
+    /// The files with their options.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &std::path::PathBuf)> {
+        let files = [
+            ("config", &self.config),
+            ("program", &self.program),
+            ("router", &self.router),
+            ("sets", &self.sets),
+            ("rules", &self.rules),
+            ("rules-v6", &self.rules_v6),
+        ];
+        files.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)))
+    }
+
     /// Formats these arguments for a shell, each after a space, so that a command can be repeated.
     fn again(&self) -> String {
-        let file = |name, path: &std::path::PathBuf| format!(" --{name} {}", word(&path.display().to_string()));
-        let config = self.config.iter().map(|path| file("config", path));
-        let config = config.chain(self.program.iter().map(|path| file("program", path)));
-        config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
+        let files = self.files().map(|(name, path)| format!(" --{name} {}", word(&path.display().to_string())));
+        let skips = if self.skip_unsupported { " --skip-unsupported" } else { "" };
+        let set = self.set.iter().map(|given| format!(" --set {}", word(given)));
+        files.chain([skips.to_owned()]).chain(set).collect()
     }
 
     /// The arguments for a child process.
     fn arguments(&self) -> Vec<OsString> {
-        let config = self.config.iter().flat_map(|path| ["--config".into(), path.into()]);
-        let config = config.chain(self.program.iter().flat_map(|path| ["--program".into(), path.into()]));
-        config.chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
+        let files = self.files().flat_map(|(name, path)| [format!("--{name}").into(), path.into()]);
+        let skips = self.skip_unsupported.then(|| "--skip-unsupported".into());
+        files.chain(skips).chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
     }
 
     fn settings(&self) -> Result<Settings, Failed> {
@@ -268,6 +296,18 @@ impl Configuration {
         };
         if let Some(path) = &self.program {
             settings.set_text("program", path.display().to_string(), configuration(path)?);
+        }
+        // First what rules refer to, so that errors are named where they are.
+        if let Some(path) = &self.router {
+            settings.set_table("router", path.display().to_string(), configuration(path)?)?;
+        }
+        if self.skip_unsupported {
+            settings.set("skip_unsupported=true")?;
+        }
+        for (key, path) in [("sets", &self.sets), ("rules", &self.rules), ("rules_v6", &self.rules_v6)] {
+            if let Some(path) = path {
+                settings.set_text(key, path.display().to_string(), rules::text(path)?);
+            }
         }
         for given in self.set.iter().filter(|_| given) {
             settings.set(given)?;

@@ -1,25 +1,39 @@
 //! `millrace rules`: rule sets of iptables.
 
+mod diff;
+mod explain;
+mod machine;
+mod outcome;
+mod router;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use catalogue::config::Settings;
 use clap::{Subcommand, ValueEnum};
+use functions::rules::{Config, Hindrance, Rules};
 use iptables::{Error, Errors, Family, Options, RuleSet, Sets, parse};
+use nf::NetworkFunction;
 use serde_json::{Value, json};
 
+use super::configuration;
 use super::failure::{Failed, OUTCOME};
 use super::files::is_standard;
 use crate::print::number::count;
 use crate::print::output::{note, print, print_as_it_is, print_json};
 use crate::print::style::Style;
 
-/// Read rule sets of iptables
+/// Check, explain and compare rule sets of iptables
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iptables-save | millrace rules check -
-  millrace rules check rules.v4 --sets ipset.save")]
+  millrace rules check rules.v4 --sets ipset.save
+  millrace rules router > router.toml
+  millrace run rules --rules rules.v4 --router router.toml --in a.pcap --out b.pcap
+  millrace rules explain rules.v4 --router router.toml --in a.pcap --packet 17
+  millrace rules diff old.v4 new.v4 --router router.toml --in a.pcap")]
 pub(super) struct Args {
     #[command(subcommand)]
     task: Task,
@@ -28,18 +42,22 @@ pub(super) struct Args {
 #[derive(Subcommand)]
 enum Task {
     Check(CheckArgs),
+    Explain(explain::Args),
+    Diff(diff::Args),
+    Router(router::Args),
 }
 
 /// Check that Millrace can read a rule set of iptables
 ///
 /// Takes what `iptables-save` and `ip6tables-save` print, what `iptables-restore` takes, and plain command lines as in a shell script.
 /// Prints each line that iptables, the kernel or Millrace refuses, with the reason (exit code 1). For a rule set that can be read, prints
-/// its tables and what it uses. `docs/iptables.md` says what is accepted.
+/// its tables, what it uses, and which engines run it. `docs/iptables.md` says what is accepted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iptables-save | millrace rules check -
   millrace rules check rules.v6 --skip-unsupported
   millrace rules check firewall.sh --print > rules.v4
+  millrace rules check rules.v4 --sets ipset.save --router router.toml
   millrace rules check rules.v4 --sets ipset.save --json")]
 struct CheckArgs {
     /// File with the rules; - reads standard input
@@ -51,7 +69,10 @@ struct CheckArgs {
     /// File with the sets that the rules name, as `ipset save` prints them [default: any set may be named]
     #[arg(long, value_name = "FILE")]
     sets: Option<PathBuf>,
-    /// Leave out rules that iptables takes and Millrace doesn't, and list them
+    /// TOML file with the router's interfaces and routes: also check that Millrace can run the rules
+    #[arg(long, value_name = "FILE")]
+    router: Option<PathBuf>,
+    /// Leave out rules that iptables takes and Millrace can't read, and list them
     #[arg(long)]
     skip_unsupported: bool,
     /// Print the rules as `iptables-save` does
@@ -75,6 +96,9 @@ enum Choice {
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     match &args.task {
         Task::Check(args) => check(args),
+        Task::Explain(args) => explain::explain(args),
+        Task::Diff(args) => diff::diff(args),
+        Task::Router(args) => router::perform(args),
     }
 }
 
@@ -97,20 +121,87 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
         sets: sets.as_ref(),
         ..Options::default()
     };
-    let parsed = match parse(&text(&args.file)?, &options) {
+    let given = text(&args.file)?;
+    let parsed = match parse(&given, &options) {
         Ok(parsed) => parsed,
         Err(errors) => return refused(&errors, args),
     };
+    let runs = runs(args, &parsed.rules, given)?;
     if args.json {
-        return print_json(&as_json(&parsed.rules, sets.as_ref(), &parsed.skipped));
+        let mut json = as_json(&parsed.rules, sets.as_ref(), &parsed.skipped);
+        json["shared"] =
+            runs.as_ref().map_or(Value::Null, |rules| rules.hindrances().iter().map(hindrance_json).collect());
+        return print_json(&json);
     }
     for skipped in &parsed.skipped {
         note(&format!("{skipped}\n"));
     }
     match args.print {
         true => print_as_it_is(&parsed.rules.to_string()),
-        false => print(&summary(&name, &parsed.rules, sets.as_ref(), parsed.skipped.len())),
+        false => {
+            let summary = summary(&name, &parsed.rules, sets.as_ref(), parsed.skipped.len());
+            print(&format!("{summary}{}", engines(runs.as_ref())))
+        }
     }
+}
+
+/// The function that runs the rules, without --router on a machine with the interfaces that they name; `None` if they need sets that are
+/// not given.
+fn runs(args: &CheckArgs, rules: &RuleSet, given: String) -> Result<Option<Rules>, Failed> {
+    let name = args.file.display().to_string();
+    let sets = args.sets.as_deref().map(text).transpose()?.unwrap_or_default();
+    let config = match &args.router {
+        None => Config::of_rules(&given, rules, &sets, args.skip_unsupported).map_err(|error| {
+            let named = |line: &str| match line.split_once(':') {
+                Some(("rules" | "rules_v6", at)) => format!("{name}:{at}"),
+                _ => line.to_owned(),
+            };
+            error.lines().map(named).collect::<Vec<_>>().join("\n")
+        }),
+        Some(path) => {
+            let mut settings = Settings::default();
+            settings.set_table("router", path.display().to_string(), configuration(path)?)?;
+            if args.skip_unsupported {
+                settings.set("skip_unsupported=true")?;
+            }
+            if let Some(path) = &args.sets {
+                settings.set_text("sets", path.display().to_string(), sets);
+            }
+            let key = if rules.family == Family::V4 { "rules" } else { "rules_v6" };
+            settings.set_text(key, name, given);
+            settings.read::<Config>(&<Rules>::DESCRIPTION).map_err(|error| error.to_string())
+        }
+    };
+    match config {
+        Ok(config) => Ok(Some(Rules::new(&config))),
+        Err(error) if args.sets.is_none() && error.lines().all(|line| line.contains("--sets")) => Ok(None),
+        Err(error) => Err(Failed::Outcome(anyhow::anyhow!("the rules can be read, but not run\n{error}"))),
+    }
+}
+
+/// The engines that run the rules, and the rules because of which others don't.
+fn engines(rules: Option<&Rules>) -> String {
+    /// The most rules that are named.
+    const SHOWN: usize = 10;
+    let Some(rules) = rules else {
+        return "  engines: give --sets, the sets that the rules name, to see which run it\n".to_owned();
+    };
+    let all = rules.hindrances();
+    if all.is_empty() {
+        return "  engines: all\n".to_owned();
+    }
+    let mut out = "  engines: sequential, shared, transactional, scr; packet sets share state, because of\n".to_owned();
+    for hindrance in all.iter().take(SHOWN) {
+        out += &format!("    line {}: {}: {}\n", hindrance.at.line, hindrance.what, hindrance.rule);
+    }
+    if all.len() > SHOWN {
+        out += &format!("    {} more; --json lists all\n", count((all.len() - SHOWN) as u64));
+    }
+    out
+}
+
+fn hindrance_json(hindrance: &Hindrance) -> Value {
+    json!({ "line": hindrance.at.line, "what": hindrance.what, "rule": hindrance.rule })
 }
 
 /// Prints what is refused, by line.
@@ -133,7 +224,7 @@ fn refused(errors: &Errors, args: &CheckArgs) -> Result<(), Failed> {
 }
 
 /// Reads a text file, or standard input.
-fn text(path: &Path) -> Result<String, Failed> {
+pub(super) fn text(path: &Path) -> Result<String, Failed> {
     /// A million entries of a set fit.
     const BYTES_MAX: u64 = 1 << 28;
     let name = path.display();
