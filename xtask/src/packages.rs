@@ -17,6 +17,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("conntrack", "conntrack"),
+    ("iptables-legacy-restore", "iptables"),
+    ("ipset", "ipset"),
     ("zstd", "zstd"),
     ("spin", "spin"),
     ("gcc", "gcc"),

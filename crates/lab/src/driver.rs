@@ -55,6 +55,11 @@ impl<N: NetworkFunction> Driver<N> {
         &self.function
     }
 
+    /// The counters that the function numbers itself.
+    pub const fn counts(&self) -> &nf::PacketCounts {
+        &self.counts
+    }
+
     /// The latest time of any packet so far.
     #[must_use]
     pub const fn now(&self) -> Nanos {

@@ -3,10 +3,14 @@
 //! The name of a namespace contains the process number. A namespace is deleted on drop, also after a panic.
 #![allow(unsafe_code)]
 
+mod netfilter;
+mod router;
+
+use std::cell::RefCell;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -14,6 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+pub use netfilter::{PacketLog, flush_conntrack};
+pub use router::{Interface, KernelRouter, Sent};
 
 /// A network namespace.
 #[derive(Debug)]
@@ -56,6 +63,21 @@ impl Namespace {
         command("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
     }
 
+    /// Runs a program in the namespace to its end, with `input` as its standard input. Its `/sys` is that of the caller.
+    ///
+    /// # Errors
+    /// The error of the program.
+    pub fn feed(&self, program: &str, arguments: &[&str], input: &str) -> io::Result<String> {
+        self.enter(|| {
+            let mut command = with_sbin(program);
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn()?;
+            let written = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
+            let out = outcome(program, arguments, child.wait_with_output()?)?;
+            written.map(|()| out)
+        })
+    }
+
     /// Calls `f` on a new thread inside the namespace: its sockets belong to the namespace, and so does its `/proc/sys/net`.
     ///
     /// # Panics
@@ -69,27 +91,6 @@ impl Namespace {
             f()
         };
         thread::scope(|scope| scope.spawn(inside).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-
-    /// Links this namespace's interface `name` with `peer_name` in `peer`: a wire without offloads, both ends up, that sends no IPv6 or ARP by
-    /// itself.
-    ///
-    /// # Errors
-    /// The error of `ip` or `ethtool`.
-    pub fn link(&self, name: &str, peer: &Self, peer_name: &str) -> io::Result<()> {
-        command(
-            "ip",
-            &["link", "add", name, "netns", &self.name, "type", "veth", "peer", peer_name, "netns", &peer.name],
-        )?;
-        for (namespace, interface) in [(self, name), (peer, peer_name)] {
-            namespace.ip(&["link", "set", interface, "addrgenmode", "none"])?;
-            namespace.run(
-                "ethtool",
-                &["-K", interface, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"],
-            )?;
-            namespace.ip(&["link", "set", interface, "arp", "off", "up"])?;
-        }
-        Ok(())
     }
 }
 
@@ -105,6 +106,8 @@ impl Drop for Namespace {
 pub struct Wire {
     socket: OwnedFd,
     mac: [u8; 6],
+    /// Room for the longest frame.
+    buffer: RefCell<Vec<u8>>,
 }
 
 impl Wire {
@@ -122,7 +125,7 @@ impl Wire {
         )?;
         let index = name_to_index(&socket, interface)?;
         rustix::net::bind(&socket, &LinkAddress::new(index))?;
-        Ok(Self { socket, mac: mac_of(interface)? })
+        Ok(Self { socket, mac: mac_of(interface)?, buffer: RefCell::new(vec![0; 65_536]) })
     }
 
     /// This end's Ethernet address.
@@ -145,15 +148,12 @@ impl Wire {
     /// # Errors
     /// The kernel's error.
     pub fn take(&self) -> io::Result<Option<Vec<u8>>> {
-        let mut frame = vec![0; 65_536];
+        let mut buffer = self.buffer.borrow_mut();
         loop {
-            match rustix::net::recv(&self.socket, &mut frame[..], RecvFlags::empty()) {
+            match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
                 // A packet socket also receives its own frames.
-                Ok((_, len)) if len >= 12 && frame[6..12] == self.mac => {}
-                Ok((_, len)) => {
-                    frame.truncate(len);
-                    return Ok(Some(frame));
-                }
+                Ok((_, len)) if len >= 12 && buffer[6..12] == self.mac => {}
+                Ok((_, len)) => return Ok(Some(buffer[..len].to_vec())),
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::NETDOWN) => {}
                 Err(error) => return Err(error.into()),
@@ -206,7 +206,11 @@ pub fn missing(programs: &[&str]) -> Option<String> {
 /// # Errors
 /// If it can't be started; or its standard error, if its exit code is not 0.
 pub fn command(program: &str, arguments: &[&str]) -> io::Result<String> {
-    let out = with_sbin(program).args(arguments).output()?;
+    outcome(program, arguments, with_sbin(program).args(arguments).output()?)
+}
+
+/// Returns a program's standard output, or its standard error as an error.
+fn outcome(program: &str, arguments: &[&str], out: std::process::Output) -> io::Result<String> {
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }

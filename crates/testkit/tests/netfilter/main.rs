@@ -1,13 +1,15 @@
-//! Compares `firewall` and `nat` with the kernel's netfilter: for the same packets, the same verdicts and bytes.
+//! Compares `firewall`, `nat` and matches of iptables with the kernel's netfilter: for the same packets, the same verdicts and bytes.
 #![allow(clippy::print_stderr)]
 
 mod compare;
 mod craft;
 mod kernel;
+mod matches;
 mod ours;
 mod packets;
 mod player;
 mod replies;
+mod rules;
 mod script;
 
 use std::collections::BTreeSet;

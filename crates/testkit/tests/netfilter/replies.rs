@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use packet::{ICMP_ERROR_MAX, LinkType, icmp_error, parse};
+use packet::{ICMP_ERROR_MAX, IcmpError, LinkType, icmp_error, parse};
 
 use crate::craft::{self, Segment};
 use crate::player::Router;
@@ -34,11 +34,11 @@ fn icmp_errors_are_as_the_kernel_sends_them() {
 }
 
 /// Our error about the packet, from the router's address.
-fn error(packet: &[u8], kind: [u8; 2]) -> Option<Vec<u8>> {
+fn error(packet: &[u8], [kind, code]: [u8; 2]) -> Option<Vec<u8>> {
     let headers = parse(LinkType::RawIp, packet, 0, 0).expect("a well-formed packet");
     let router = ROUTER[usize::from(packet[0] >> 4 == 6)].parse().expect("an address");
     let mut error = vec![0; ICMP_ERROR_MAX];
-    let len = icmp_error(packet, &headers, kind, Some(router), &mut error)?;
+    let len = icmp_error(packet, &headers, IcmpError { kind, code, from: Some(router), ttl: None }, &mut error)?;
     error.truncate(len);
     Some(error)
 }
