@@ -97,7 +97,7 @@ fn trace(frames: &[Vec<u8>]) -> Trace {
     trace
 }
 
-/// What is to be sent for a frame of which this much was captured.
+/// Returns the error that the engine must send for the captured part of a frame.
 fn error(frame: &[u8], wire_len: usize) -> Option<Vec<u8>> {
     let headers = parse(LinkType::Ethernet, frame, wire_len as u32, 0).expect("a well-formed packet");
     let mut error = vec![0; 14 + ICMP_ERROR_MAX];

@@ -83,7 +83,7 @@ fn run(look_up: &LookUp, views: &[View]) -> f64 {
 enum Kind {
     /// Hosts and networks from /24 on, most with a service.
     Site,
-    /// The same, with networks from /8 on.
+    /// Rules with networks of all lengths from /8 on.
     Prefixes,
     /// Ranges of source and destination ports alone.
     Ranges,

@@ -66,7 +66,7 @@ pub struct Rules<T: Trace = Silent> {
 
 /// The state that packet sets share.
 pub struct State<M: Memory> {
-    /// That of the matches, by family.
+    /// The state of the matches, by family: IPv4, IPv6.
     rules: [RuleState<M>; 2],
     connections: Option<Connections<M>>,
 }
@@ -88,13 +88,13 @@ impl Rules {
 }
 
 impl<T: Trace> Rules<T> {
-    /// The same function, whose steps go to `trace`.
+    /// Returns the function with these rules that reports each step of a packet to `trace`.
     #[must_use]
     pub fn traced<U: Trace>(&self, trace: U) -> Rules<U> {
         Rules { compiled: Arc::clone(&self.compiled), trace }
     }
 
-    /// The rule sets, with the counters that a run has made of them: of IPv4, of IPv6.
+    /// The rule sets of IPv4 and IPv6 with the counters of a run. `totals` are the counts of the function's counters, by number.
     #[must_use]
     pub fn counted(&self, totals: &[Count]) -> [Option<RuleSet>; 2] {
         [false, true].map(|is_v6| {
@@ -120,7 +120,7 @@ impl<T: Trace> Rules<T> {
         })
     }
 
-    /// The rule sets that it runs: of IPv4, of IPv6.
+    /// The rule sets of IPv4 and IPv6.
     #[must_use]
     pub fn sets(&self) -> &[Option<RuleSet>; 2] {
         &self.compiled.sets
@@ -132,13 +132,13 @@ impl<T: Trace> Rules<T> {
         self.compiled.environment.paths.name(number)
     }
 
-    /// The lines that were left out because Millrace can't read them, each with its place and the reason.
+    /// The lines that were left out because Millrace can't read or run them, each with its place and the reason.
     #[must_use]
     pub fn skipped(&self) -> &[String] {
         &self.compiled.skipped
     }
 
-    /// What keeps packet sets from having nothing in common, and so some engines from running the rules.
+    /// The rules because of which packet sets share state. Engines that shard can't run a rule set that has any.
     #[must_use]
     pub fn hindrances(&self) -> &[Hindrance] {
         &self.compiled.hindrances
@@ -188,7 +188,7 @@ impl<T: Trace> Rules<T> {
         }
     }
 
-    /// A new connection, and what the packet is to the tracker if it can't begin one.
+    /// Begins a connection. Returns the packet's state if it can't begin one.
     fn begin(&self, meta: &RulesMeta, observation: Option<&Observation>, now: Nanos) -> Result<Entry, Seen> {
         let Some(observation) = observation else {
             return Err(if meta.role == Role::Untracked { Seen::Untracked } else { Seen::Invalid });
@@ -209,7 +209,7 @@ impl<T: Trace> Rules<T> {
         }
     }
 
-    /// The first packet of a packet set whose connections are its flows, or a packet without a connection.
+    /// Handles the first packet of a flow, or a packet without a connection.
     fn open_flow<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &RulesMeta) -> Step<Opened<FlowEntry>, M> {
         let (now, counts) = (cx.now(), cx.counts());
         let moment = self.moment(cx, meta);
@@ -239,7 +239,7 @@ impl<T: Trace> Rules<T> {
         })
     }
 
-    /// Another packet of a flow.
+    /// Handles a later packet of a flow.
     #[inline(always)]
     fn continue_flow<M: Memory>(
         &self,
@@ -334,7 +334,7 @@ impl<T: Trace> Rules<T> {
         }
     }
 
-    /// A packet whose connection is in the table that packet sets share.
+    /// Handles a packet whose connection is in the table that packet sets share.
     fn step_table<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &RulesMeta) -> Step<Verdict, M> {
         let (shared, now, counts) = (cx.shared, cx.now(), cx.counts());
         let moment = self.moment(cx, meta);

@@ -134,7 +134,7 @@ pub fn overwrites_flags(headers: &Headers, frame: &[u8]) -> bool {
 /// A packet from its IP header on.
 struct Packet<'a> {
     headers: &'a Headers,
-    /// What was captured of it.
+    /// The captured bytes of the packet.
     bytes: &'a [u8],
     /// Its length on the wire.
     len: usize,

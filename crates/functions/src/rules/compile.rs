@@ -60,6 +60,7 @@ impl Machine {
         let mut compiler = Compiler {
             machine: Self {
                 family: rules.family,
+                policies: bases(rules).count(),
                 bases: [[None; HOOKS]; TABLES],
                 chains: Vec::new(),
                 rules: Vec::with_capacity(rules.rule_count()),

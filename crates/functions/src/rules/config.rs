@@ -145,7 +145,7 @@ pub struct Hindrance {
     pub family: Family,
     /// Its place in the text.
     pub at: Position,
-    /// What of it is shared.
+    /// The state that is shared.
     pub what: &'static str,
     /// The rule.
     pub rule: String,
@@ -305,7 +305,7 @@ fn hindrances(machines: &[Machine; 2], sets: &[Option<RuleSet>; 2]) -> Vec<Hindr
 }
 
 impl Stateful {
-    /// What packet sets share by it.
+    /// The state that packet sets share because of it.
     const fn shares(&self) -> Option<&'static str> {
         Some(match self {
             Self::Limit { .. } => "the bucket of `limit`",

@@ -17,6 +17,8 @@ use super::view::View;
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) family: Family,
+    /// The number of policies.
+    pub(super) policies: usize,
     /// The chains that hooks call, by table and hook.
     pub(super) bases: [[Option<Base>; HOOKS]; TABLES],
     pub(super) chains: Vec<Chain>,
@@ -263,7 +265,7 @@ impl Machine {
         self.bases[table as usize][hook as usize]
     }
 
-    /// What packet sets share by a rule's target.
+    /// The state that packet sets share because of a rule's target.
     pub(super) fn shares(&self, target: Target) -> Option<&'static str> {
         let Target::Do(number) = target else { return None };
         match &self.actions[number as usize] {
@@ -282,6 +284,6 @@ impl Machine {
 
     /// The number of counters: rules, then policies.
     pub(super) fn counters(&self) -> usize {
-        self.rules.len() + self.bases.iter().flatten().flatten().count()
+        self.rules.len() + self.policies
     }
 }

@@ -32,7 +32,7 @@ pub(super) const TUPLE_TAKEN: Reason = Reason::own(5);
 pub(super) const LIST_FULL: Reason = Reason::own(6);
 pub(super) const NOT_IP: Reason = Reason::own(7);
 
-/// What became of a packet. Small, so that it stays in registers: a reply is in [`Walk::reply`].
+/// The end of a packet's way. It is small, so that it stays in registers: a reply is in [`Walk::reply`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
     /// It leaves by this interface.
@@ -43,7 +43,7 @@ pub(super) enum Fate {
     Reply,
 }
 
-/// What a hook's chain decides.
+/// The decision of a hook's chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ruling {
     Accept,
@@ -78,13 +78,13 @@ pub(super) struct Walk<'w, 'a, M: Memory, T> {
 }
 
 impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
-    /// The part before the tracker.
+    /// Takes the packet to the tracker.
     #[inline]
     pub(super) fn before_tracker(&mut self) -> Step<Option<Fate>, M> {
         self.pass(Part::Raw)
     }
 
-    /// The part behind the tracker: on through the machine.
+    /// Takes the packet from the tracker to the end of its way.
     #[inline]
     pub(super) fn behind_tracker(&mut self) -> Step<Fate, M> {
         if T::ON && self.machine.tracks {
@@ -192,17 +192,18 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
         self.answer(if self.view.is_v6 { 1 } else { 3 }, code)
     }
 
-    /// An ICMP error in answer.
+    /// Answers by an ICMP error.
     fn answer(&mut self, kind: u8, code: u8) -> Step<Fate, M> {
-        // The packet's own destination if that is the router; else the router's address on the way back.
-        let is_local = matches!(self.environment.paths.route(self.view.is_v6, self.view.dst), Route::Local);
-        let from = match is_local && !self.environment.paths.is_empty() {
-            true => Some(self.view.dst),
-            false => self.environment.paths.source_toward(self.view.is_v6, self.view.src),
-        };
-        let from = from.map(|from| address(from, self.view.is_v6));
-        self.reply = Reply::IcmpError(IcmpError { kind, code, from, ttl: Some(self.view.ttl) });
+        self.reply = self.icmp_error(kind, code);
         self.send()
+    }
+
+    /// Builds an ICMP error. Its source is the packet's destination if that is the router; else the router's address on the way back.
+    fn icmp_error(&self, kind: u8, code: u8) -> Reply {
+        let (View { src, dst, is_v6, ttl, .. }, paths) = (self.view, &self.environment.paths);
+        let is_local = !paths.is_empty() && matches!(paths.route(is_v6, dst), Route::Local);
+        let from = if is_local { Some(dst) } else { paths.source_toward(is_v6, src) };
+        Reply::IcmpError(IcmpError { kind, code, from: from.map(|from| address(from, is_v6)), ttl: Some(ttl) })
     }
 
     /// Sends an answer through the chains of the router's own packets.
@@ -288,8 +289,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
         })
     }
 
-    /// False if no answer of this kind can be made, which whoever builds it finds out again: to errors, resets, later fragments, and packets
-    /// of groups.
+    /// Returns false if no such answer can be built: to an error, a reset, a later fragment, or a packet from or to a group.
     fn is_answerable(&self, reply: &Reply) -> bool {
         let View { src, dst, is_v6, protocol: number, icmp_kind, tcp_flags, fragment, .. } = self.view;
         let is_host = |address: u128| match is_v6 {
@@ -573,15 +573,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
                 self.reply = match *with {
                     RejectWith::TcpReset => Reply::TcpReset,
                     RejectWith::Icmp(code) | RejectWith::Icmp6(code) => {
-                        let kind = if self.view.is_v6 { 1 } else { 3 };
-                        let is_local =
-                            matches!(self.environment.paths.route(self.view.is_v6, self.view.dst), Route::Local);
-                        let from = match is_local && !self.environment.paths.is_empty() {
-                            true => Some(self.view.dst),
-                            false => self.environment.paths.source_toward(self.view.is_v6, self.view.src),
-                        };
-                        let from = from.map(|from| address(from, self.view.is_v6));
-                        Reply::IcmpError(IcmpError { kind, code, from, ttl: Some(self.view.ttl) })
+                        self.icmp_error(if self.view.is_v6 { 1 } else { 3 }, code)
                     }
                 };
                 return Ok(Some(Ruling::Reply));
@@ -628,11 +620,8 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
                 let most = match *change {
                     TcpMssChange::Set(bytes) => bytes,
                     TcpMssChange::ClampToPathMtu => {
-                        let mtu = self
-                            .environment
-                            .paths
-                            .mtu(self.view.output)
-                            .min(self.environment.paths.mtu(self.view.input));
+                        let paths = &self.environment.paths;
+                        let mtu = paths.mtu(self.view.output).min(paths.mtu(self.view.input));
                         mtu.saturating_sub(if self.view.is_v6 { 60 } else { 40 })
                     }
                 };

@@ -127,7 +127,7 @@ pub(super) fn dccp(packet: &Packet<'_>, test: &Dccp) -> bool {
     options.is_some_and(|options| option.holds(has_option(options, option.value)))
 }
 
-/// What follows the common header, by type of packet: `dccp_packet_hdr_len` of the kernel.
+/// Bytes between the common header of DCCP and its options, by type of packet (the kernel's `dccp_packet_hdr_len`).
 const fn type_len(kind: u8) -> usize {
     const REQUEST: u8 = 0;
     const DATA: u8 = 2;

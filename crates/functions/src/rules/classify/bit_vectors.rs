@@ -126,7 +126,7 @@ pub(in crate::rules) struct Candidates<'a> {
     words: u64,
     /// The first rule of the loaded word.
     base: u32,
-    /// What is left of the loaded word.
+    /// The bits of the loaded word that were not returned yet.
     bits: u64,
 }
 
