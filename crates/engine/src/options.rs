@@ -1,6 +1,6 @@
 //! Engine options.
 
-use nf::{NetworkFunction, Sizing};
+use nf::{NetworkFunction, Sharing, Sizing};
 
 use crate::history::link::Link;
 use crate::placement::tables::Tables;
@@ -37,6 +37,9 @@ pub struct Options {
     pub link: Option<Link>,
     /// True to record which transactions conflict.
     pub profile: bool,
+    /// True if another configuration may [take over](crate::Running::reload) under which packet sets share state: `shared` and
+    /// `transactional` then begin as if they did.
+    pub may_share: bool,
 }
 
 impl Default for Options {
@@ -52,11 +55,20 @@ impl Default for Options {
             replay_percent: REPLAY_PERCENT,
             link: None,
             profile: false,
+            may_share: false,
         }
     }
 }
 
 impl Options {
+    /// What packet sets share, or may come to share.
+    pub(crate) fn sharing<N: NetworkFunction>(&self, nf: &N) -> Sharing {
+        match nf.description().sharing {
+            Sharing::Nothing if self.may_share => Sharing::Shares("what a later configuration shares"),
+            sharing => sharing,
+        }
+    }
+
     pub(crate) fn sizing<N: NetworkFunction>(&self, nf: &N) -> Sizing {
         let Sizing { flows, flows_v6 } = nf.sizing();
         let max = self.flows_max.unwrap_or(usize::MAX);

@@ -18,6 +18,7 @@ mod nat;
 mod ranges;
 pub mod router;
 pub mod sets;
+mod shortcut;
 mod stateful;
 pub mod test;
 pub mod trace;
@@ -48,6 +49,7 @@ use self::connections::{Added, Connections, Found, Stored, join_groups, leave_gr
 use self::flow::{First, FlowEntry};
 use self::machine::Machine;
 use self::meta::{Role, RulesMeta};
+use self::shortcut::Trail;
 use self::stateful::{Moment, RuleState};
 use self::trace::{Silent, Trace};
 use self::track::{Entry, State as Seen, Status, Track};
@@ -184,6 +186,7 @@ impl<T: Trace> Rules<T> {
             mss: None,
             reply: Reply::TcpReset,
             hook: Hook::Prerouting,
+            trail: Trail::NEW,
             trace: &self.trace,
         }
     }
@@ -198,7 +201,7 @@ impl<T: Trace> Rules<T> {
         if meta.is_v6() {
             status.set(Status::V6);
         }
-        Ok(Entry { connection, mark: 0, status, limits: 0, packets: [0; 2], bytes: [0; 2] })
+        Ok(Entry::new(connection, status, self.compiled.generation))
     }
 
     /// Counts the packet in its connection, if rules ask for that.
@@ -234,7 +237,9 @@ impl<T: Trace> Rules<T> {
         let verdict = walk.verdict(fate);
         let is_let_in = matches!(fate, Fate::Out | Fate::Router);
         Ok(match begun {
-            Some(entry) if is_let_in => Opened::Flow(FlowEntry { entry, first: First::of(&verdict) }),
+            Some(entry) if is_let_in => {
+                Opened::Flow(FlowEntry { entry, first: First::of(&verdict), shortcuts: [None; 2] })
+            },
             Some(_) | None => Opened::Refused(verdict),
         })
     }
@@ -287,6 +292,14 @@ impl<T: Trace> Rules<T> {
         if state.has_connection() && state != Seen::Related {
             self.account(meta, &mut flow.entry, is_reply);
         }
+        let generation = self.compiled.generation;
+        if let Some(shortcut) = &flow.shortcuts[usize::from(is_reply)]
+            && !T::ON
+            && !is_new
+            && let Some(end) = shortcut.take(meta, state, generation, counts)
+        {
+            return Ok(end.verdict());
+        }
         let mut walk = self.walk(cx.shared, &mut cx.tx, counts, moment, meta);
         if let Some(view) = view {
             walk.view = view;
@@ -298,6 +311,9 @@ impl<T: Trace> Rules<T> {
             let verdict = walk.verdict(fate);
             cx.close();
             return Ok(verdict);
+        }
+        if !is_new && matches!(state, Seen::New | Seen::Established) {
+            flow.shortcuts[usize::from(is_reply)] = walk.shortcut(fate, generation);
         }
         Ok(walk.verdict(fate))
     }
@@ -321,8 +337,8 @@ impl<T: Trace> Rules<T> {
         if outcome == Outcome::Reopens {
             match connection.reopen(observation, rules, now) {
                 Ok(reopened) => {
-                    let Entry { connection, status, .. } = flow.entry;
-                    flow.entry = Entry { connection, status, mark: 0, limits: 0, packets: [0; 2], bytes: [0; 2] };
+                    let Entry { connection, status, generation, .. } = flow.entry;
+                    flow.entry = Entry::new(connection, status, generation);
                     (outcome, stepped) = (reopened, Stepped::Reopened);
                 }
                 Err(cause) => outcome = Outcome::Invalid(cause),
@@ -572,7 +588,7 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         let is_table = matches!(self.compiled.place, Place::Table(_));
         let rules = [0, 1].map(|family| {
             let connections = if is_table { [flows, flows_v6][family] } else { 0 };
-            RuleState::new(&self.compiled.shapes[family], connections, memory)
+            RuleState::new(&self.compiled.shapes[family], connections, self.compiled.generation, memory)
         });
         let connections = is_table.then(|| Connections::new(memory, flows, flows_v6, Stored::blank()));
         State { rules, connections }
@@ -590,6 +606,20 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         match &shared.connections {
             Some(connections) => connections.fingerprint(tx, fingerprint),
             None => Ok(()),
+        }
+    }
+
+    fn succeed(self, old: &Self) -> Result<Self, String> {
+        let compiled = self.compiled.succeed(&old.compiled)?;
+        Ok(Self { compiled: Arc::new(compiled), ..self })
+    }
+
+    fn adopt<M: Memory>(&self, old: &Self, shared: &mut State<M>, memory: &M) {
+        let Compiled { shapes, generation, flows, flows_v6, .. } = &*self.compiled;
+        let is_table = shared.connections.is_some();
+        for (family, rules) in shared.rules.iter_mut().enumerate() {
+            let connections = if is_table { [*flows, *flows_v6][family] } else { 0 };
+            rules.adopt(&shapes[family], &old.compiled.shapes[family], connections, *generation, memory);
         }
     }
 

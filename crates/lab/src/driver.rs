@@ -50,6 +50,18 @@ impl<N: NetworkFunction> Driver<N> {
         }
     }
 
+    /// Goes on with another configuration: flows stay, the function's own counters begin anew.
+    ///
+    /// # Errors
+    /// Why the configuration can't take over; the old one stays.
+    pub fn reload(&mut self, function: N) -> Result<(), String> {
+        let function = function.succeed(&self.function)?;
+        function.adopt(&self.function, &mut self.shared, &Local::default());
+        self.counts = nf::PacketCounts::new(function.counters());
+        self.function = function;
+        Ok(())
+    }
+
     /// The function.
     pub const fn function(&self) -> &N {
         &self.function

@@ -1,6 +1,7 @@
 //! The traits that an author implements: `NetworkFunction`, `Meta`, `Flow`.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
@@ -182,6 +183,22 @@ pub trait NetworkFunction:
     ) -> Step<(), M> {
         Ok(())
     }
+
+    /// Prepares this function to replace `old`, with another configuration, in a run that goes on. Flows stay as they are; what packet sets
+    /// share is [adopted](Self::adopt). By default a function can't.
+    ///
+    /// # Errors
+    /// Why it can't, as a sentence.
+    fn succeed(self, _old: &Self) -> Result<Self, String>
+    where
+        Self: Sized,
+    {
+        Err(format!("{} can't get another configuration while it runs", Self::DESCRIPTION.name))
+    }
+
+    /// Fits the state that packet sets share under `old` to this function, which [succeeds](Self::succeed) it. No step runs meanwhile. By
+    /// default the state stays as it is.
+    fn adopt<M: Memory>(&self, _old: &Self, _shared: &mut Self::Shared<M>, _memory: &M) {}
 
     /// Extracts the metadata of a packet. Returns `None` if the function has nothing to do with the packet.
     ///

@@ -153,6 +153,12 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
         steps.into_iter().map(|(_, commit)| commit).collect()
     }
 
+    /// Fits the state to `nf`, which succeeds `old`.
+    pub(crate) fn adopt(&mut self, nf: &N, old: &N) {
+        nf.adopt(old, &mut self.shared, &Local::keyed(self.common.seed));
+        self.counts = PacketCounts::attempting(nf.counters());
+    }
+
     /// Ages one stripe, for as many units as the packets since the last time have earned.
     #[cold]
     fn go_round(&mut self, nf: &N, now: Nanos, seq: Seq) {
@@ -198,6 +204,11 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 
 impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
     records_are_of_all!();
+
+    fn succeed(mut places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        places.iter_mut().for_each(|place| place.adopt(nf, old));
+        places
+    }
 
     fn seed(&self) -> u64 {
         self.common.seed

@@ -145,6 +145,11 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The hash seed of the tables.
     fn seed(&self) -> u64;
 
+    /// Fits the state of all cores to `nf`, which [succeeds](NetworkFunction::succeed) `old`. No core takes a step meanwhile.
+    fn succeed(places: Vec<Self>, nf: &N, old: &N) -> Vec<Self>
+    where
+        Self: Sized;
+
     /// Prefetches the index for the flow of a packet set in this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 

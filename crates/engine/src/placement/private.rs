@@ -61,6 +61,12 @@ impl<N: NetworkFunction> Private<N> {
         &self.counts
     }
 
+    /// Fits the state to `nf`, which succeeds `old`.
+    pub(crate) fn adopt(&mut self, nf: &N, old: &N) {
+        nf.adopt(old, &mut self.shared, &Local::keyed(self.seed));
+        self.counts = PacketCounts::new(nf.counters());
+    }
+
     /// Iterates over the flows alive at `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         self.tables.flows(now)
@@ -137,6 +143,11 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     const REPLAYS: bool = true;
 
     records_are_of_all!();
+
+    fn succeed(mut places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        places.iter_mut().for_each(|place| place.adopt(nf, old));
+        places
+    }
 
     fn seed(&self) -> u64 {
         self.seed

@@ -115,6 +115,12 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
         self.replica.as_deref_mut().expect(OWNED)
     }
 
+    fn succeed(mut places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        let parts = places.iter_mut().flat_map(|place| place.shards.iter_mut().flatten().chain(&mut place.replica));
+        parts.for_each(|part| part.adopt(nf, old));
+        places
+    }
+
     fn seed(&self) -> u64 {
         self.seed
     }

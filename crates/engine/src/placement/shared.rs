@@ -69,10 +69,17 @@ pub struct Part<N: NetworkFunction> {
 }
 
 impl<N: NetworkFunction> Shared<N> {
-    /// Handles for `cores` cores on one table of `sizing` flows.
+    /// Handles for `cores` cores on one table of `sizing` flows. `sharing` is the function's, or more than that.
     #[must_use]
-    pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        match (nf.description().sharing, N::Flow::STORED) {
+    pub(crate) fn handles(
+        nf: &N,
+        sharing: Sharing,
+        cores: usize,
+        sizing: Sizing,
+        seed: u64,
+        tables: Tables,
+    ) -> Vec<Self> {
+        match (sharing, N::Flow::STORED) {
             (Sharing::Nothing, true) if N::Speed::ADDS && tables.guard == EntryGuard::Atomic => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Sums(handle))).collect()
@@ -82,7 +89,7 @@ impl<N: NetworkFunction> Shared<N> {
                 handles.into_iter().map(|handle| Self(SharedTables::Entries(handle))).collect()
             }
             (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
-                let handles = Striped::handles(nf, cores, sizing, seed, tables);
+                let handles = Striped::handles(nf, sharing, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Stripes(handle))).collect()
             }
         }
@@ -118,6 +125,17 @@ impl<N: NetworkFunction> Shared<N> {
 
 impl<N: NetworkFunction> Placement<N> for Shared<N> {
     records_are_of_all!();
+
+    fn succeed(mut places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        for place in &mut places {
+            match &mut place.0 {
+                SharedTables::Sums(entries) => entries.adopt(nf, old),
+                SharedTables::Entries(entries) => entries.adopt(nf, old),
+                SharedTables::Stripes(stripes) => stripes.adopt(nf, old),
+            }
+        }
+        places
+    }
 
     fn seed(&self) -> u64 {
         match &self.0 {

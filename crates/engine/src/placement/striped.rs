@@ -52,10 +52,17 @@ struct Stripe<N: NetworkFunction> {
 const STRIPES_MAX: usize = 256;
 
 impl<N: NetworkFunction> Striped<N> {
-    /// Handles for `cores` cores on one table of `sizing` flows.
+    /// Handles for `cores` cores on one table of `sizing` flows. `sharing` is the function's, or more than that.
     #[must_use]
-    pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
-        let count = match nf.description().sharing {
+    pub(crate) fn handles(
+        nf: &N,
+        sharing: Sharing,
+        cores: usize,
+        sizing: Sizing,
+        seed: u64,
+        tables: Tables,
+    ) -> Vec<Self> {
+        let count = match sharing {
             Sharing::Nothing => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
             Sharing::Shares(_) => 1,
         };
@@ -69,6 +76,13 @@ impl<N: NetworkFunction> Striped<N> {
             recording: AtomicBool::new(false),
         });
         (0..cores).map(|core| Self { table: Arc::clone(&table), is_first: core == 0 }).collect()
+    }
+
+    /// Fits the state to `nf`, which succeeds `old`. All cores share the stripes, so the first handle does it.
+    pub(crate) fn adopt(&self, nf: &N, old: &N) {
+        if self.is_first {
+            self.table.stripes.iter().for_each(|stripe| lock(stripe).state.adopt(nf, old));
+        }
     }
 
     /// Calls `visit` with the state of each stripe.
@@ -135,6 +149,11 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
 
 impl<N: NetworkFunction> Placement<N> for Striped<N> {
     records_are_of_all!();
+
+    fn succeed(mut places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        places.iter_mut().for_each(|place| place.adopt(nf, old));
+        places
+    }
 
     fn seed(&self) -> u64 {
         self.table.seed

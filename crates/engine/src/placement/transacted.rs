@@ -186,6 +186,26 @@ impl<N: Function> Placement<N> for Transacted<N> {
 
     records_are_of_all!();
 
+    fn succeed(places: Vec<Self>, nf: &N, old: &N) -> Vec<Self> {
+        let mut all = None;
+        let part = |Self { tables, common, transactor, seed, batch, verdicts }: Self| {
+            // The handles but for one are given up, so that what they share has one owner.
+            all = Some(common);
+            (tables, transactor, seed, batch, verdicts)
+        };
+        let parts: Vec<_> = places.into_iter().map(part).collect();
+        let Some(Common { memory, mut shared }) = all.and_then(Arc::into_inner) else {
+            unreachable!("an engine has at least one core, and its handles are the only ones")
+        };
+        nf.adopt(old, &mut shared, &memory);
+        let common = Arc::new(Common { memory, shared });
+        let whole = |(tables, transactor, seed, batch, verdicts)| {
+            let transactor = Transactor { counts: PacketCounts::attempting(nf.counters()), ..transactor };
+            Self { tables, common: Arc::clone(&common), transactor, seed, batch, verdicts }
+        };
+        parts.into_iter().map(whole).collect()
+    }
+
     fn seed(&self) -> u64 {
         self.seed
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nf::NetworkFunction;
-use packet::Nanos;
+use packet::{Nanos, Seq};
 use port::{Batch, Received};
 
 use super::feed::Feed;
@@ -27,8 +27,12 @@ pub struct CoreRun {
     pub elapsed: Duration,
     /// The time of the core's last packet, or a later time that the port reported.
     pub last: Nanos,
+    /// The number after the core's last packet.
+    pub next: Seq,
     /// True if the core was told to stop before its input ended.
     pub interrupted: bool,
+    /// True if the core has stopped to go on with another configuration.
+    pub(super) paused: bool,
     /// What went wrong on this core.
     pub failure: Option<EngineError>,
 }
@@ -87,14 +91,17 @@ fn serve<N: NetworkFunction>(
         counters: Counters::default(),
         elapsed: Duration::ZERO,
         last: Nanos(0),
+        next: Seq(0),
         interrupted: false,
+        paused: false,
         failure: None,
     };
     let mut panicked = false;
     let start = Instant::now();
     loop {
-        if control.is_stopping() && !run.interrupted {
-            run.interrupted = true;
+        let stops = control.is_stopping();
+        if (stops || mail.succession.is_due()) && !(run.interrupted || run.paused) {
+            (run.interrupted, run.paused) = (stops, !stops);
             feed.close();
         }
         if mail.has_come(core) && !panicked {
@@ -128,6 +135,7 @@ fn serve<N: NetworkFunction>(
         }
         if let Some(last) = batch.packets().last() {
             run.last = run.last.max(last.time);
+            run.next = run.next.max(last.seq.next());
         }
         if !panicked {
             match guarded(core, worker, feed, &mut batch) {
@@ -144,12 +152,14 @@ fn serve<N: NetworkFunction>(
     }
     batch.clear();
     run.last = run.last.max(feed.aged().unwrap_or_default());
-    let finished = feed.finish(worker, &mut batch);
-    run.keep(finished, feed);
+    if !run.paused {
+        let finished = feed.finish(worker, &mut batch);
+        run.keep(finished, feed);
+        mail.close(core);
+    }
     // Measured before the flow counters are summed up over tables, which is no packet's work.
     run.elapsed = start.elapsed();
     published.publish(worker.tally());
-    mail.close(core);
     run.counters = worker.counters();
     run
 }

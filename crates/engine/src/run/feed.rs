@@ -69,12 +69,26 @@ pub trait Feed<N: NetworkFunction>: Send {
 pub(crate) struct OwnQueue<'a> {
     queue: Box<dyn Queue + 'a>,
     closed: bool,
+    /// True if the queue has no more packets.
+    ended: bool,
+    /// True if the output is complete.
+    completed: bool,
     aged: Option<Nanos>,
 }
 
 impl<'a> OwnQueue<'a> {
     pub(crate) fn new(queue: Box<dyn Queue + 'a>) -> Self {
-        Self { queue, closed: false, aged: None }
+        Self { queue, closed: false, ended: false, completed: false, aged: None }
+    }
+
+    /// Takes packets again, if it was closed.
+    pub(crate) const fn resume(&mut self) {
+        self.closed = false;
+    }
+
+    /// Completes the output, once.
+    pub(crate) fn complete(&mut self) -> Result<(), PortError> {
+        if std::mem::replace(&mut self.completed, true) { Ok(()) } else { self.queue.finish() }
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
@@ -84,7 +98,12 @@ impl<'a> OwnQueue<'a> {
 
 impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
-        if self.closed { Ok(Received::End) } else { received(&mut *self.queue, batch) }
+        if self.closed || self.ended {
+            return Ok(Received::End);
+        }
+        let received = received(&mut *self.queue, batch)?;
+        self.ended = received == Received::End;
+        Ok(received)
     }
 
     fn process(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError> {
@@ -119,7 +138,7 @@ impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
     }
 
     fn finish(&mut self, _: &mut dyn AnyWorker<N>, _: &mut Batch) -> Result<(), EngineError> {
-        Ok(self.queue.finish()?)
+        Ok(self.complete()?)
     }
 }
 

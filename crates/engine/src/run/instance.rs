@@ -56,7 +56,7 @@ pub fn private_instance<N: NetworkFunction>(
     let owns = match kind {
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => true,
         // If packet sets share nothing, there is nothing to run transactions on.
-        EngineKind::Transactional => !nf.description().sharing.is_any(),
+        EngineKind::Transactional => !options.sharing(&*nf).is_any(),
         EngineKind::Shared | EngineKind::RssPlusPlus | EngineKind::Hybrid => false,
     };
     assert!(owns, "{kind} has no private state");
@@ -97,7 +97,8 @@ pub fn sharded_instance<N: NetworkFunction>(
 #[must_use]
 pub fn shared_instance<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> SharedInstance<N> {
     assert!(cores > 0, "an engine has at least one core");
-    let handles = Shared::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
+    let Options { seed, tables, .. } = *options;
+    let handles = Shared::handles(&*nf, options.sharing(&*nf), cores, options.sizing(&*nf), seed, tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Shared;
     EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
@@ -336,6 +337,16 @@ impl<N: Function> TransactedInstance<N> {
     pub fn fingerprint(&mut self) -> Fingerprint {
         let nf = Arc::clone(&self.nf);
         self.workers[0].place_mut().fingerprint(&nf)
+    }
+}
+
+impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
+    /// Replaces the function by `nf`, which [succeeds](NetworkFunction::succeed) it. Flows stay.
+    pub(crate) fn succeed(&mut self, nf: Arc<N>) {
+        let workers = std::mem::take(&mut self.workers);
+        self.workers = Worker::succeed(workers, &nf, &self.nf);
+        self.dispatcher.succeed(Arc::clone(&nf));
+        self.nf = nf;
     }
 }
 

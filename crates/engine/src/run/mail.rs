@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nf::NetworkFunction;
 
+use super::succession::Succession;
 use crate::work::any_worker::AnyWorker;
 
-/// A mailbox for each core.
+/// A mailbox for each core, and the function that is to take over.
 pub struct Mail<N: NetworkFunction> {
     boxes: Arc<[Mailbox<N>]>,
+    pub(super) succession: Arc<Succession<N>>,
 }
 
 struct Mailbox<N: NetworkFunction> {
@@ -29,7 +31,7 @@ type Letter<N> = Box<dyn FnOnce(usize, &mut dyn AnyWorker<N>) + Send>;
 
 impl<N: NetworkFunction> Clone for Mail<N> {
     fn clone(&self) -> Self {
-        Self { boxes: Arc::clone(&self.boxes) }
+        Self { boxes: Arc::clone(&self.boxes), succession: Arc::clone(&self.succession) }
     }
 }
 
@@ -41,7 +43,7 @@ impl<N: NetworkFunction> Mail<N> {
             let letters = Mutex::new(Letters { waiting: VecDeque::new(), closed: false });
             Mailbox { has_come: AtomicBool::new(false), letters }
         };
-        Self { boxes: (0..cores).map(|_| mailbox()).collect() }
+        Self { boxes: (0..cores).map(|_| mailbox()).collect(), succession: Arc::new(Succession::new()) }
     }
 
     /// Runs `question` on every core, between two of its batches, and returns the answers by core. Cores don't wait for each other, so each
@@ -78,6 +80,12 @@ impl<N: NetworkFunction> Mail<N> {
         while let Some(letter) = mailbox.next() {
             letter(core, worker);
         }
+    }
+
+    /// The run has ended: no letter is answered any more, and nothing takes over.
+    pub(super) fn close_all(&self) {
+        (0..self.boxes.len()).for_each(|core| self.close(core));
+        self.succession.close();
     }
 
     /// Closes the mailbox of a core that has ended. Its letters are dropped unanswered.

@@ -10,13 +10,14 @@ mod mail;
 mod running;
 mod sequence;
 mod sequenced;
+mod succession;
 mod turns;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nf::{Function, NetworkFunction, Report};
-use packet::Nanos;
+use packet::{Nanos, Seq};
 use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts};
 
 pub use self::cores::{CoreRun, run_cores};
@@ -30,6 +31,7 @@ pub use self::mail::Mail;
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
+use self::succession::Successor;
 use self::turns::Turns;
 use crate::affinity::cpus;
 use crate::counters::Counters;
@@ -124,7 +126,7 @@ fn run_with_mail<N: Function>(
         link.accepts(kind, cores).map_err(EngineError::Refused)?;
     }
     match kind {
-        EngineKind::Transactional if nf.description().sharing.is_any() => {
+        EngineKind::Transactional if options.sharing(&*nf).is_any() => {
             drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
@@ -156,13 +158,10 @@ where
     let opened = port.open(cores)?;
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
-    let mut workers: Vec<_> = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
-    workers.iter_mut().for_each(|worker| worker.face(sides));
-    let end = match opened {
-        Opened::Stream(stream) => match workers.as_mut_slice() {
-            [_] => over_queues(workers, vec![Box::new(stream)], &cpus, control, mail),
-            _ => over_stream(workers, &mut instance.dispatcher, stream, options, &cpus, control, mail),
-        },
+    instance.workers.iter_mut().for_each(|worker| worker.face(sides));
+    let mut source = match opened {
+        Opened::Stream(stream) if cores == 1 => Source::Queues(vec![OwnQueue::new(Box::new(stream))]),
+        Opened::Stream(stream) => Source::Stream(stream),
         Opened::Queues(queues) => {
             if queues.len() < cores {
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
@@ -174,9 +173,27 @@ where
                     instance.kind
                 )));
             }
-            over_queues(workers, queues, &cpus, control, mail)
+            Source::Queues(queues.into_iter().map(OwnQueue::new).collect())
         }
     };
+    let mut end = End::default();
+    loop {
+        let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+        source = match source {
+            Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
+            Source::Stream(stream) => {
+                let dispatcher = &mut instance.dispatcher;
+                Source::Stream(over_stream(workers, dispatcher, stream, options, &cpus, control, mail, &mut end))
+            }
+        };
+        let is_paused = std::mem::take(&mut end.paused) && end.failure.is_none();
+        let Some(Successor { nf, answer }) = mail.succession.take().filter(|_| is_paused) else { break };
+        instance.succeed(nf);
+        // The caller may have stopped waiting.
+        let _ = answer.send(end.next);
+    }
+    mail.close_all();
+    source.finish(&mut end);
     // Measured here, because the lines below read all tables.
     let elapsed = start.elapsed();
     let flows_alive = instance.each_flow(end.last).count();
@@ -214,10 +231,39 @@ where
     })
 }
 
-/// How a run ended.
+/// What a run works on.
+enum Source<'a> {
+    /// A queue for each core.
+    Queues(Vec<OwnQueue<'a>>),
+    /// A stream for all cores.
+    Stream(Stream<'a>),
+}
+
+impl Source<'_> {
+    /// Completes the output and counts what the port has lost and sent.
+    fn finish(mut self, end: &mut End) {
+        let finished = match &mut self {
+            Self::Queues(feeds) => feeds.iter_mut().try_for_each(OwnQueue::complete),
+            Self::Stream(stream) => stream.output.finish(),
+        };
+        if let Err(error) = finished {
+            end.failure.get_or_insert(error.into());
+        }
+        match &self {
+            Self::Queues(feeds) => feeds.iter().for_each(|feed| end.count(feed.queue())),
+            Self::Stream(stream) => end.count(stream),
+        }
+    }
+}
+
+/// How a run ended, or stopped for a moment.
 #[derive(Default)]
 struct End {
     last: Nanos,
+    /// The number after the last packet.
+    next: Seq,
+    /// True if the cores have stopped to go on with another configuration.
+    paused: bool,
     interrupted: bool,
     failure: Option<EngineError>,
     recovery: Option<Recovery>,
@@ -242,6 +288,8 @@ impl End {
     /// Adds the outcome of a core.
     fn add(&mut self, run: CoreRun) {
         self.last = self.last.max(run.last);
+        self.next = self.next.max(run.next);
+        self.paused |= run.paused;
         self.interrupted |= run.interrupted;
         if let Some(failure) = run.failure {
             self.fail(failure);
@@ -268,34 +316,35 @@ impl End {
 }
 
 /// Runs each core on a queue of its own.
-fn over_queues<N: NetworkFunction>(
+fn over_queues<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
-    queues: Vec<Box<dyn Queue + '_>>,
+    mut feeds: Vec<OwnQueue<'a>>,
     cpus: &[usize],
     control: &Control,
     mail: &Mail<N>,
-) -> End {
-    let mut feeds: Vec<_> = queues.into_iter().map(OwnQueue::new).collect();
+    end: &mut End,
+) -> Vec<OwnQueue<'a>> {
+    feeds.iter_mut().for_each(OwnQueue::resume);
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
-    let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
-    feeds.iter().for_each(|feed| end.count(feed.queue()));
-    end
+    feeds
 }
 
 /// The most packets of a batch on a lossy link: the logs must hold all packets under way.
 const LINK_BATCH: usize = 4096;
 
 /// Runs all cores on one stream.
+#[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
 fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
-    dispatcher: &'a mut Dispatcher<N>,
+    dispatcher: &mut Dispatcher<N>,
     stream: Stream<'a>,
     options: &Options,
     cpus: &[usize],
     control: &Control,
     mail: &Mail<N>,
-) -> End {
+    end: &mut End,
+) -> Stream<'a> {
     let cores = workers.len();
     let histories = dispatcher.histories();
     let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, LINK_BATCH, histories).into_iter());
@@ -303,16 +352,11 @@ fn over_stream<'a, N: NetworkFunction>(
     let feed = |core: usize| turns.feed(core, ends.as_mut().and_then(Iterator::next));
     let mut feeds: Vec<_> = (0..cores).map(feed).collect();
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
-    let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
     feeds.iter().enumerate().for_each(|(core, feed)| end.recover(core, feed.recovery()));
     drop(feeds);
-    let mut stream = turns.into_stream();
-    if let Err(error) = stream.output.finish() {
-        end.failure.get_or_insert(error.into());
-    }
-    end.count(&stream);
-    end
+    end.paused &= !turns.is_exhausted();
+    turns.into_stream()
 }
 
 /// A processor for each core. Empty if there are too few: threads that share a processor are not pinned.

@@ -1,10 +1,11 @@
 //! A run in the background.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use nf::Function;
+use nf::{Function, Sharing};
+use packet::Seq;
 use port::Port;
 
 use super::handle::{Control, CoreProgress};
@@ -15,8 +16,16 @@ use crate::kind::EngineKind;
 use crate::options::Options;
 use crate::work::any_worker::AnyWorker;
 
-/// A run in the background: watch it, ask its cores, stop it, wait for it. If this is dropped, the run goes on, and its scope waits for it.
+/// A run in the background: watch it, ask its cores, give it another configuration, stop it, wait for it. If this is dropped, the run goes
+/// on, and its scope waits for it.
 pub struct Running<'scope, N: Function> {
+    kind: EngineKind,
+    cores: usize,
+    options: Options,
+    /// True if the engine began ready for packet sets that share state.
+    shares: bool,
+    /// The function that runs. Locked while another takes over.
+    nf: Mutex<Arc<N>>,
     control: Control,
     mail: Mail<N>,
     thread: ScopedJoinHandle<'scope, Result<Outcome, EngineError>>,
@@ -34,14 +43,14 @@ pub fn start<'scope, N: Function>(
     control: &Control,
 ) -> Running<'scope, N> {
     let (control, mail) = (control.clone(), Mail::new(cores));
-    let (held, asked) = (control.clone(), mail.clone());
+    let (held, asked, first) = (control.clone(), mail.clone(), Arc::clone(&nf));
+    let shares = options.sharing(&*nf).is_any();
     let thread = scope.spawn(move || {
-        let outcome = run_with_mail(nf, kind, cores, &options, port, &held, &asked);
-        // If the run never began, nothing else closes the mailboxes.
-        (0..cores).for_each(|core| asked.close(core));
+        let outcome = run_with_mail(first, kind, cores, &options, port, &held, &asked);
+        asked.close_all();
         outcome
     });
-    Running { control, mail, thread }
+    Running { kind, cores, options, shares, nf: Mutex::new(nf), control, mail, thread }
 }
 
 impl<N: Function> Running<'_, N> {
@@ -64,6 +73,46 @@ impl<N: Function> Running<'_, N> {
         question: impl Fn(usize, &mut dyn AnyWorker<N>) -> R + Send + Sync + 'static,
     ) -> Option<Vec<R>> {
         self.mail.ask(question)
+    }
+
+    /// Lets the function go on with another configuration, between two packets: none sees both, and none is lost. Flows stay; the function
+    /// says what else does ([`adopt`](nf::NetworkFunction::adopt)). Its own counters begin anew. Returns the number of the first packet
+    /// under the new configuration, or `None` if the run has ended before. On a port with several queues each core goes on with its own next
+    /// packet; the number is one above the highest before.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the configuration can't take over; then the old one stays.
+    pub fn reload(&self, nf: N) -> Result<Option<Seq>, EngineError> {
+        let mut current = self.nf.lock().unwrap_or_else(PoisonError::into_inner);
+        let nf = nf.succeed(&current).and_then(|nf| self.takes(&current, nf)).map_err(EngineError::Refused)?;
+        let nf = Arc::new(nf);
+        let first = self.mail.succession.request(Arc::clone(&nf));
+        if first.is_some() {
+            *current = nf;
+        }
+        Ok(first)
+    }
+
+    /// Checks that the engine can go on with `nf`, which succeeds `current`.
+    fn takes(&self, current: &N, nf: N) -> Result<N, String> {
+        let Self { kind, cores, options, .. } = self;
+        let sharing = nf.description().sharing;
+        kind.accepts(&nf.description(), *cores)?;
+        options.tables.accepts(&nf)?;
+        let needs = "so it can't take over while packets flow";
+        match sharing {
+            _ if options.link.is_some() => Err(format!("the run has a link that loses packets, {needs}")),
+            _ if nf.packet_set() != current.packet_set() => {
+                Err(format!("the configuration has other packet sets than the running one, {needs}"))
+            }
+            _ if options.sizing(&nf) != options.sizing(current) => {
+                Err(format!("the configuration has tables for another number of flows than the running one, {needs}"))
+            }
+            Sharing::Shares(what) if !self.shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => {
+                Err(format!("with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"))
+            }
+            Sharing::Shares(_) | Sharing::Nothing => Ok(nf),
+        }
     }
 
     /// Ends the run: packets received before are finished, and no more are taken.

@@ -35,10 +35,10 @@ use crate::steer::dispatch::{ClassifiedBatch, Dispatcher, Router};
 use crate::work::any_worker::AnyWorker;
 
 /// A stream that several cores share.
-pub(crate) struct Turns<'a, N: NetworkFunction> {
+pub(crate) struct Turns<'a, 'd, N: NetworkFunction> {
     input: Mutex<Box<dyn Receive + 'a>>,
     output: Mutex<Output<'a>>,
-    dispatcher: Mutex<&'a mut Dispatcher<N>>,
+    dispatcher: Mutex<&'d mut Dispatcher<N>>,
     /// Steers pieces in any order, right after they were read, if steering doesn't depend on earlier packets.
     router: Option<Arc<Router<N>>>,
     /// Parses packets ahead of steering, if steering has to follow the order of pieces.
@@ -100,6 +100,8 @@ struct State {
     starved: bool,
     /// Nothing more is read.
     ended: bool,
+    /// The input has ended or failed.
+    exhausted: bool,
     /// A core has ended without giving its work back, so the others must not wait for it.
     abandoned: bool,
     /// How many cores sleep until a change.
@@ -137,12 +139,12 @@ const AGE_ROUNDS: usize = 16;
 /// Slots for each core: one that it reads, one that it processes, one that waits for others.
 const SLOTS_PER_CORE: usize = 3;
 
-impl<'a, N: NetworkFunction> Turns<'a, N> {
+impl<'a, 'd, N: NetworkFunction> Turns<'a, 'd, N> {
     /// `lockstep` is the most packets of a piece on a lossy link. A piece is then read only after the one before it was written, so that no
     /// core waits for another that writes.
     pub(crate) fn new(
         stream: Stream<'a>,
-        dispatcher: &'a mut Dispatcher<N>,
+        dispatcher: &'d mut Dispatcher<N>,
         cores: usize,
         lockstep: Option<usize>,
     ) -> Self {
@@ -177,6 +179,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                 writing: false,
                 starved: false,
                 ended: false,
+                exhausted: false,
                 abandoned: false,
                 waiting: 0,
                 idle: 0,
@@ -189,7 +192,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     }
 
     /// A core's feed from this stream.
-    pub(crate) fn feed(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> StreamFeed<'_, 'a, N> {
+    pub(crate) fn feed(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> StreamFeed<'_, 'a, 'd, N> {
         StreamFeed {
             turns: self,
             core,
@@ -202,6 +205,11 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             ages: None,
             aged: None,
         }
+    }
+
+    /// True if the input has ended or failed.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        lock(&self.state).exhausted
     }
 
     /// Returns the stream after all cores are done.
@@ -245,7 +253,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                     state.stages[self.slot(number)] = Stage::Read;
                 }
                 Ok(Received::Idle) => return Ok(self.age(state, &mut piece, now)),
-                Ok(Received::End) | Err(_) => state.ended = true,
+                Ok(Received::End) | Err(_) => (state.ended, state.exhausted) = (true, true),
             }
             self.changed(&state);
         }
@@ -486,8 +494,8 @@ fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
 }
 
 /// A core's feed from a shared stream.
-pub(crate) struct StreamFeed<'t, 'a, N: NetworkFunction> {
-    turns: &'t Turns<'a, N>,
+pub(crate) struct StreamFeed<'t, 'a, 'd, N: NetworkFunction> {
+    turns: &'t Turns<'a, 'd, N>,
     core: usize,
     /// The number of the next piece to take a share of.
     next: u64,
@@ -503,7 +511,7 @@ pub(crate) struct StreamFeed<'t, 'a, N: NetworkFunction> {
     aged: Option<Nanos>,
 }
 
-impl<N: NetworkFunction> StreamFeed<'_, '_, N> {
+impl<N: NetworkFunction> StreamFeed<'_, '_, '_, N> {
     /// The losses and recoveries of this core, and whether it was fenced.
     pub(crate) const fn recovery(&self) -> Option<&(Tally, bool)> {
         self.recovery.as_ref()
@@ -520,7 +528,7 @@ impl<N: NetworkFunction> StreamFeed<'_, '_, N> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, N> {
+impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, '_, N> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
         let turns = self.turns;
         loop {

@@ -125,6 +125,19 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
+    /// Replaces the function by one with the same packet set. No core holds the router.
+    pub(crate) fn succeed(&mut self, nf: Arc<N>) {
+        let Router { classification, steering, replicate } = &*self.router;
+        let classifier = || Classifier::new(Arc::clone(&nf), self.seed, steering.buckets());
+        let classification = match classification {
+            Classification::None => Classification::None,
+            Classification::Buckets(_) => Classification::Buckets(classifier()),
+            Classification::Metadata(_) => Classification::Metadata(classifier()),
+        };
+        self.router = Arc::new(Router { classification, steering: steering.clone(), replicate: *replicate });
+        self.nf = nf;
+    }
+
     /// The same for sequenced packets, which carry the history. `recovery` is true if cores copy missing records from each other.
     #[must_use]
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {

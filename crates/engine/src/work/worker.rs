@@ -55,6 +55,28 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
+    /// Gives all workers of an engine the function `nf`, which succeeds `old`.
+    pub(crate) fn succeed(workers: Vec<Self>, nf: &Arc<N>, old: &N) -> Vec<Self> {
+        let part = |Self { place, fits_l2, seed, emitter, lanes, deferred, next, position, .. }: Self| {
+            (place, (fits_l2, seed, emitter, lanes, deferred, next, position))
+        };
+        let (places, parts): (Vec<P>, Vec<_>) = workers.into_iter().map(part).unzip();
+        let by_ports = nf.packet_set().has_ports();
+        let whole = |(place, (fits_l2, seed, emitter, lanes, deferred, next, position))| Self {
+            nf: Arc::clone(nf),
+            by_ports,
+            place,
+            fits_l2,
+            seed,
+            emitter,
+            lanes,
+            deferred,
+            next,
+            position,
+        };
+        P::succeed(places, nf, old).into_iter().zip(parts).map(whole).collect()
+    }
+
     /// The state of this core.
     pub const fn place(&self) -> &P {
         &self.place

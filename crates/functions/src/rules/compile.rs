@@ -68,6 +68,7 @@ impl Machine {
                 ways: Default::default(),
                 checks: Vec::new(),
                 match_of_check: Vec::new(),
+            steady: Vec::new(),
                 actions: Vec::new(),
                 bytes: Default::default(),
                 stateful: Vec::new(),
@@ -212,14 +213,20 @@ impl Compiler<'_> {
             None => 0,
         };
         let first = self.machine.checks.len() as u32;
+        let mut checks = Vec::new();
         for (nth, test) in rule.matches.iter().enumerate() {
             match self.checks(&test.value) {
-                Ok(checks) => {
-                    self.machine.match_of_check.extend(checks.iter().map(|_| nth as u16));
-                    self.machine.checks.extend(checks);
-                }
+                Ok(all) => checks.extend(all.into_iter().map(|check| (nth as u16, check))),
                 Err(what) => self.refused.push(Refusal { at: test.at, what }),
             }
+        }
+        // What changes no state may be asked in any order: first what comes out the same for all packets of a direction.
+        let plain = checks.iter().position(|(_, check)| matches!(check, Check::Stateful(_))).unwrap_or(checks.len());
+        checks[..plain].sort_by_key(|(_, check)| !check.is_steady());
+        for (nth, check) in checks {
+            self.machine.match_of_check.push(nth);
+            self.machine.steady.push(check.is_steady());
+            self.machine.checks.push(check);
         }
         let checks = (first, self.machine.checks.len() as u32);
         let target = match &rule.target {

@@ -51,6 +51,7 @@ struct Given {
     router: Router,
     skip_unsupported: bool,
     checksums: bool,
+    connections: Least,
     loose: bool,
     liberal: bool,
     max_retransmissions: Retransmissions,
@@ -68,6 +69,7 @@ impl Default for Given {
             router: Router::default(),
             skip_unsupported: false,
             checksums: true,
+            connections: Least::AsNeeded,
             loose: true,
             liberal: false,
             max_retransmissions: Retransmissions::new(3),
@@ -78,7 +80,7 @@ impl Default for Given {
     }
 }
 
-pub(super) const KEYS: [ConfigKey; 26] = join_keys(
+pub(super) const KEYS: [ConfigKey; 27] = join_keys(
     &[
         key(
             "rules",
@@ -90,6 +92,11 @@ pub(super) const KEYS: [ConfigKey; 26] = join_keys(
         key("router", "{}", "interfaces, routes and neighbours (docs/iptables.md); --router FILE reads a file"),
         key("skip_unsupported", "false", "leave out rules that iptables takes and Millrace can't read"),
         key("checksums", "true", "packets with wrong checksums are invalid to the tracker"),
+        key(
+            "connections",
+            "\"as needed\"",
+            "what the rules need of the tracker, or at least \"tracked\" or \"rewritten\", so that later rules can take over",
+        ),
         key("loose", "true", "a segment with only ACK may pick up a TCP connection midstream"),
         key("liberal", "false", "TCP segments outside the windows are valid, except resets before the window"),
         key(
@@ -107,9 +114,25 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
+/// What is kept of connections at least, whatever the rules need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+enum Least {
+    /// Nothing more than the rules need.
+    #[serde(rename = "as needed")]
+    AsNeeded,
+    /// They are tracked.
+    #[serde(rename = "tracked")]
+    Tracked,
+    /// They are tracked, and their addresses can be rewritten.
+    #[serde(rename = "rewritten")]
+    Rewritten,
+}
+
 /// The rule sets in the form that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
+    /// One more with each rule set that has succeeded another in a run.
+    pub(super) generation: u16,
     /// By family: IPv4, IPv6.
     pub(super) machines: [Machine; 2],
     pub(super) sets: [Option<RuleSet>; 2],
@@ -121,6 +144,9 @@ pub(super) struct Compiled {
     /// The lines that were left out, each with the reason.
     pub(super) skipped: Vec<String>,
     pub(super) tracks: bool,
+    /// The configuration asks for checksums to be checked.
+    wants_checksums: bool,
+    /// They are checked.
     pub(super) checksums: bool,
     pub(super) limits_connections: bool,
     pub(super) flows: usize,
@@ -231,7 +257,7 @@ impl Compiled {
         let mut tracking = Tracking::strict(&given.timeouts, given.max_retransmissions);
         (tracking.tcp.loose, tracking.tcp.liberal) = (given.loose, given.liberal);
         let hindrances = hindrances(&machines, &rules);
-        let tracks = machines.iter().any(|machine| machine.tracks);
+        let tracks = given.connections > Least::AsNeeded || machines.iter().any(|machine| machine.tracks);
         let limits_connections = shapes.iter().any(|shape| !shape.groups.is_empty());
         let shared = hindrances.first().map(|first| first.what);
         let place = match shared {
@@ -239,11 +265,14 @@ impl Compiled {
                 Place::Table("connections with rewritten addresses")
             }
             _ if limits_connections => Place::Table("the number of connections of a group"),
+            _ if given.connections == Least::Rewritten => Place::Table("connections that may be rewritten"),
             shared if tracks => Place::Flow(shared),
             shared => Place::Nowhere(shared),
         };
-        let checksums = given.checksums && (tracks || machines.iter().any(Machine::rejects));
+        let wants_checksums = given.checksums;
+        let checksums = wants_checksums && (tracks || machines.iter().any(Machine::rejects));
         Ok(Self {
+            generation: 0,
             machines,
             sets: rules,
             shapes,
@@ -253,11 +282,47 @@ impl Compiled {
             hindrances,
             skipped,
             tracks,
+            wants_checksums,
             checksums,
             limits_connections,
             flows: given.flows.get() as usize,
             flows_v6: given.flows_v6.get() as usize,
         })
+    }
+}
+
+impl Compiled {
+    /// The rule sets in place of `old` in a run that goes on, with the connections where they are.
+    pub(super) fn succeed(&self, old: &Self) -> Result<Self, String> {
+        let mut new = self.clone();
+        new.generation = old.generation.wrapping_add(1);
+        new.place = match (old.place, self.place) {
+            (Place::Table(what), Place::Flow(_) | Place::Nowhere(_)) => Place::Table(what),
+            (Place::Flow(_), Place::Nowhere(shared)) => Place::Flow(shared),
+            (Place::Table(_), Place::Table(_)) | (Place::Flow(_), Place::Flow(_)) | (Place::Nowhere(_), Place::Nowhere(_)) => {
+                self.place
+            }
+            (Place::Nowhere(_), Place::Flow(_)) => {
+                return Err("the new rules track connections, and the running ones don't: begin with connections = \"tracked\"".into());
+            }
+            (Place::Flow(_) | Place::Nowhere(_), Place::Table(what)) => {
+                return Err(format!(
+                    "the new rules need {what}, and the running ones don't: begin with connections = \"rewritten\""
+                ));
+            }
+        };
+        if (new.flows, new.flows_v6) != (old.flows, old.flows_v6) {
+            return Err("the tables of connections keep their sizes while packets flow: flows and flows_v6 can't change".into());
+        }
+        new.tracks |= old.tracks;
+        new.checksums |= new.wants_checksums && new.tracks;
+        for (new, old) in new.machines.iter_mut().zip(&old.machines) {
+            // Connections that were rewritten still are.
+            new.tracks |= old.tracks;
+            new.has_nat |= old.has_nat;
+            new.translates |= old.translates;
+        }
+        Ok(new)
     }
 }
 

@@ -44,7 +44,7 @@ packet::words! {
         words[..8].copy_from_slice(&entry.connection.to_words());
         words[8..13].copy_from_slice(&original.to_words());
         words[13..18].copy_from_slice(&reply.to_words());
-        words[18] = u64::from(entry.mark) << 32 | u64::from(entry.status.bits());
+        words[18] = u64::from(entry.mark) << 32 | u64::from(entry.generation) << 8 | u64::from(entry.status.bits());
         words[19] = u64::from(newer) << 32 | u64::from(older);
         words[20] = entry.limits;
         words[21..23].copy_from_slice(&entry.packets);
@@ -60,6 +60,7 @@ packet::words! {
                 mark: (words[18] >> 32) as u32,
                 status: Status::from_bits(words[18] as u8),
                 limits: words[20],
+                generation: (words[18] >> 8) as u16,
                 packets: [words[21], words[22]],
                 bytes: [words[23], words[24]],
             },
@@ -139,7 +140,9 @@ impl<M: Memory> Connections<M> {
         let (index, is_reply) = ((value >> 1) as usize, value & 1 == 1);
         match self.ages.deadline(tx, index)? {
             Some(deadline) if deadline > now => {
-                Ok(Some(Found { index, is_reply, stored: self.entries.read(tx, index)? }))
+                let mut stored = self.entries.read(tx, index)?;
+                stored.entry.renew(rules[usize::from(is_v6)].generation);
+                Ok(Some(Found { index, is_reply, stored }))
             }
             Some(_) | None => {
                 self.end(tx, rules, index, true)?;
@@ -208,8 +211,9 @@ impl<M: Memory> Connections<M> {
         index: usize,
         is_allocated: bool,
     ) -> Step<(), M> {
-        let stored = self.entries.read(tx, index)?;
+        let mut stored = self.entries.read(tx, index)?;
         let is_v6 = stored.entry.status.has(Status::V6);
+        stored.entry.renew(rules[usize::from(is_v6)].generation);
         for tuple in &stored.tuples {
             self.take(tx, tuple, is_v6)?;
         }

@@ -5,6 +5,7 @@ use core::num::NonZeroU16;
 use nf::{Flow, PortId, Verdict};
 use packet::Rewrite;
 
+use super::shortcut::Shortcut;
 use super::track::Entry;
 use super::walk::TO_ROUTER;
 
@@ -14,6 +15,8 @@ pub struct FlowEntry {
     pub(super) entry: Entry,
     /// The verdict on the first packet, from when the rules have let it in until its step.
     pub(super) first: First,
+    /// Short cuts through the rules, by direction.
+    pub(super) shortcuts: [Option<Shortcut>; 2],
 }
 
 impl Flow for FlowEntry {}

@@ -27,6 +27,8 @@ pub(super) struct Machine {
     /// The chains of hooks, in the order of a packet's way, by [`Part`].
     pub(super) ways: [Vec<Way>; Part::COUNT],
     pub(super) checks: Vec<Check>,
+    /// For each check, whether it [comes out the same](Check::is_steady) for all packets of a direction.
+    pub(super) steady: Vec<bool>,
     /// For each check, the number of its match among those of its rule.
     pub(super) match_of_check: Vec<u16>,
     pub(super) actions: Vec<Action>,
@@ -256,6 +258,25 @@ pub(super) enum Action {
     Set(u32),
     /// Nothing that a packet or a later rule shows: the log, classes of queues.
     Nothing,
+}
+
+impl Check {
+    /// True if it tests nothing but addresses, ports, protocol, interfaces, packet mark and the state of the connection: it comes out the
+    /// same for all whole packets of one direction of an established connection that go the same way to it.
+    pub(super) const fn is_steady(&self) -> bool {
+        match self {
+            Self::Plain(test) => test.is_steady(),
+            Self::State(_) => true,
+            Self::Conntrack(_) | Self::ConnMark(..) | Self::ConnBytes(_) | Self::Stateful(_) => false,
+        }
+    }
+}
+
+impl Action {
+    /// True if what it does is the same for all packets that go the same way to it, and leaves nothing behind.
+    pub(super) const fn is_steady(&self) -> bool {
+        matches!(self, Self::Mark(_) | Self::NotTracked | Self::Nothing)
+    }
 }
 
 impl Machine {

@@ -174,6 +174,13 @@ impl RulesMeta {
         }
     }
 
+    /// True for a whole packet of TCP, UDP or SCTP that the router can forward, so that nothing but the rules decides about it.
+    #[inline(always)]
+    pub(super) const fn takes_shortcuts(&self) -> bool {
+        let all = self.marks.0 & (Marks::TRANSPORT | Marks::FIRST_FRAGMENT | Marks::LATER_FRAGMENT | Marks::GARBLED);
+        all == Marks::TRANSPORT && !self.tuple.is_icmp() && self.ttl > 1
+    }
+
     /// True if a checksum is wrong.
     pub(super) const fn is_garbled(&self) -> bool {
         self.marks.has(Marks::GARBLED)

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 
 use iptables::matches::{
     HashLimit, HashLimitKey, HashLimitRate, Recent, RecentAction, RecentSide, SetTest, StatisticMode,
@@ -96,8 +97,10 @@ enum Cost {
 }
 
 /// A table of keys with a deadline and words each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct TableShape {
+    /// Its kind and name, by which it outlives a change of the rules.
+    name: (u8, String),
     capacity: usize,
     /// Words of an entry.
     words: usize,
@@ -213,11 +216,12 @@ impl Builder {
         self.shapes.cells - 1
     }
 
-    fn table(&mut self, kind: u8, name: &str, shape: impl FnOnce() -> TableShape) -> usize {
+    fn table(&mut self, kind: u8, name: &str, capacity: usize, words: usize, initial: Vec<Named>) -> usize {
         let next = self.shapes.tables.len();
-        let number = *self.tables.entry((kind, name.into())).or_insert(next);
+        let name = (kind, String::from(name));
+        let number = *self.tables.entry(name.clone()).or_insert(next);
         if number == next {
-            self.shapes.tables.push(shape());
+            self.shapes.tables.push(TableShape { name, capacity, words, initial });
         }
         number
     }
@@ -281,8 +285,7 @@ impl Builder {
             }
         };
         let capacity = if limit.max == 0 { HASH_LIMIT_KEYS } else { limit.max as usize };
-        let shape = || TableShape { capacity, words: 1, initial: Vec::new() };
-        let table = self.table(0, &limit.name, shape);
+        let table = self.table(0, &limit.name, capacity, 1, Vec::new());
         let mask = |bits: Option<u8>| bits.map_or(u128::MAX, |bits| leading(bits, self.width));
         let limit = KeyedLimit {
             key: limit.key,
@@ -301,8 +304,7 @@ impl Builder {
             return Err(format!("`recent --hitcount`: at most {RECENT_STAMPS_MAX} here"));
         }
         let stamps = hits.next_power_of_two() as usize;
-        let shape = || TableShape { capacity: RECENT_ENTRIES, words: RECENT_HEAD + stamps, initial: Vec::new() };
-        let list = self.table(1, &recent.name, shape);
+        let list = self.table(1, &recent.name, RECENT_ENTRIES, RECENT_HEAD + stamps, Vec::new());
         Ok(Stateful::Recent { list, rule: recent.clone(), mask: bits(recent.mask) })
     }
 
@@ -345,8 +347,7 @@ impl Builder {
         }
         let mut initial = initial(&set)?;
         initial.sort_unstable();
-        let shape = || TableShape { capacity: set.entries_max as usize, words: 1, initial };
-        Ok(self.table(2, name, shape))
+        Ok(self.table(2, name, set.entries_max as usize, 1, initial))
     }
 }
 
@@ -397,6 +398,8 @@ pub(super) struct RuleState<M: Memory> {
     /// Live connections of `connlimit`, by rule and group.
     pub(super) groups: M::Map<Named, u64>,
     group_shapes: Vec<(u128, bool)>,
+    /// The number of the rule set: one more with each that has succeeded another.
+    pub(super) generation: u16,
 }
 
 /// A table of keys.
@@ -410,21 +413,27 @@ struct KeyTable<M: Memory> {
 }
 
 impl<M: Memory> RuleState<M> {
-    pub(super) fn new(shapes: &Shapes, connections: usize, memory: &M) -> Self {
-        let tables = shapes.tables.iter().map(|TableShape { capacity, words, initial }| KeyTable {
-            places: memory.map(*capacity),
-            keys: memory.vector(*capacity, Named::default()),
-            words: memory.vector(capacity * words, 0),
-            ages: memory.allocator(*capacity),
-            initial: initial.clone(),
-            width: *words,
-        });
+    pub(super) fn new(shapes: &Shapes, connections: usize, generation: u16, memory: &M) -> Self {
         Self {
             cells: memory.vector(shapes.cells, 0),
-            tables: tables.collect(),
+            tables: shapes.tables.iter().map(|shape| KeyTable::new(shape, memory)).collect(),
             groups: memory.map(connections * shapes.groups.len()),
             group_shapes: shapes.groups.clone(),
+            generation,
         }
+    }
+
+    /// Fits the state to a rule set that succeeds another. Tables of `hashlimit`, lists of `recent` and sets that rules change stay if
+    /// both have them; all else begins anew.
+    pub(super) fn adopt(&mut self, new: &Shapes, old: &Shapes, connections: usize, generation: u16, memory: &M) {
+        let mut tables: Vec<Option<KeyTable<M>>> = mem::take(&mut self.tables).into_iter().map(Some).collect();
+        let kept = new.tables.iter().map(|shape| {
+            let number = old.tables.iter().position(|other| other == shape);
+            let table = number.and_then(|number| tables.get_mut(number)?.take());
+            table.unwrap_or_else(|| KeyTable::new(shape, memory))
+        });
+        let tables = kept.collect();
+        *self = Self { tables, ..Self::new(&Shapes { tables: Vec::new(), ..new.clone() }, connections, generation, memory) };
     }
 
     /// The address of a connection's group in a rule of `connlimit`. A destination is that to which the connection was rewritten.
@@ -638,6 +647,18 @@ impl Named {
 }
 
 impl<M: Memory> KeyTable<M> {
+    fn new(shape: &TableShape, memory: &M) -> Self {
+        let TableShape { capacity, words, ref initial, .. } = *shape;
+        Self {
+            places: memory.map(capacity),
+            keys: memory.vector(capacity, Named::default()),
+            words: memory.vector(capacity * words, 0),
+            ages: memory.allocator(capacity),
+            initial: initial.clone(),
+            width: words,
+        }
+    }
+
     /// The index of a key that has not expired.
     fn find<'a>(&'a self, tx: &mut M::Tx<'a>, name: &Named, now: Nanos) -> Step<Option<usize>, M> {
         let Some(index) = self.places.get(tx, name)? else { return Ok(None) };

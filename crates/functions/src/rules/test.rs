@@ -214,6 +214,28 @@ impl PortsTest {
 }
 
 impl Test {
+    /// True if it tests nothing but addresses, ports, interfaces and the packet's mark.
+    pub(super) const fn is_steady(&self) -> bool {
+        match self {
+            Self::Ports(test) => test.flags.mask == 0,
+            Self::Set { macs, .. } => macs.is_none(),
+            Self::Never
+            | Self::Multiport { .. }
+            | Self::Mark { .. }
+            | Self::Range4 { .. }
+            | Self::Range6 { .. }
+            | Self::AddressType { .. }
+            | Self::Reverse { .. } => true,
+            Self::Icmp { .. }
+            | Self::Ttl(_)
+            | Self::Length(_)
+            | Self::Mss(_)
+            | Self::Tos { .. }
+            | Self::Time(_)
+            | Self::Byte { .. } => false,
+        }
+    }
+
     /// Compiles a match. The rule's match holds if all of the tests hold; a comment has none. Tests of bytes are added to `bytes`.
     ///
     /// # Errors
@@ -231,7 +253,10 @@ impl Test {
         let ports = |source, destination, flags| Self::Ports(PortsTest::new(source, destination, flags));
         Ok(match rule {
             Match::Tcp(tcp) => {
-                let mut tests = Vec::from([ports(tcp.source, tcp.destination, tcp.flags)]);
+                let mut tests = Vec::from([ports(tcp.source, tcp.destination, None)]);
+                if tcp.flags.is_some() {
+                    tests.push(ports(None, None, tcp.flags));
+                }
                 if let Some(option) = tcp.option {
                     tests.push(byte(ByteTest::TcpOption(option), false)?);
                 }

@@ -17,9 +17,26 @@ pub(super) struct Entry {
     pub(super) status: Status,
     /// The rules of `connlimit` that count the connection, a bit each.
     pub(super) limits: u64,
+    /// The number of the rule set that [`Self::limits`] are of.
+    pub(super) generation: u16,
     /// Packets by direction, and bytes, if rules ask for them.
     pub(super) packets: [u64; 2],
     pub(super) bytes: [u64; 2],
+}
+
+impl Entry {
+    /// A connection that no rule has seen yet.
+    pub(super) const fn new(connection: Connection, status: Status, generation: u16) -> Self {
+        Self { connection, mark: 0, status, limits: 0, generation, packets: [0; 2], bytes: [0; 2] }
+    }
+
+    /// Forgets what an earlier rule set than this one counted.
+    #[inline]
+    pub(super) const fn renew(&mut self, generation: u16) {
+        if self.generation != generation {
+            (self.limits, self.generation) = (0, generation);
+        }
+    }
 }
 
 /// Facts about a connection, a bit each.

@@ -15,6 +15,7 @@ use super::machine::{Action, Chain, Check, Machine, Part, Rule, Target, Way};
 use super::meta::{Role, RulesMeta};
 use super::nat::{Range, Side, choose};
 use super::router::Route;
+use super::shortcut::{End, Shortcut, Trail};
 use super::stateful::{Answer, Moment, Named, RuleState, Stateful};
 use super::test::Environment;
 use super::trace::{Condition, Step as Traced, Trace};
@@ -74,6 +75,7 @@ pub(super) struct Walk<'w, 'a, M: Memory, T> {
     pub(super) reply: Reply,
     /// The hook whose chain runs.
     pub(super) hook: Hook,
+    pub(super) trail: Trail,
     pub(super) trace: &'w T,
 }
 
@@ -210,6 +212,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
     #[cold]
     #[inline(never)]
     fn send(&mut self) -> Step<Fate, M> {
+        self.trail.is_steady = false;
         let reply = self.reply;
         if !self.is_answerable(&reply) {
             return Ok(Fate::Reply);
@@ -407,9 +410,11 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
     }
 
     #[inline]
-    fn count(&self, number: usize) {
+    fn count(&mut self, number: usize) {
+        let counter = self.first_counter + number;
+        self.trail.pass(counter);
         if let Some(counts) = self.counts {
-            counts.count(self.first_counter + number, self.view.len.into());
+            counts.count(counter, self.view.len.into());
         }
     }
 
@@ -505,6 +510,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
         }
         let (first, end) = rule.checks;
         for check in first..end {
+            self.trail.is_steady &= self.machine.steady[check as usize];
             match self.check(&self.machine.checks[check as usize])? {
                 Answer::Is(true) => {}
                 Answer::Is(false) => {
@@ -566,6 +572,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
     /// Carries out an action; a ruling if it ends the chain.
     #[inline(never)]
     fn act(&mut self, action: &Action) -> Step<Option<Ruling>, M> {
+        self.trail.is_steady &= action.is_steady();
         match action {
             // The kernel doesn't answer what may be garbled.
             Action::Reject(_) if self.meta.is_garbled() => return Ok(Some(Ruling::Drop(RULE))),
@@ -672,6 +679,18 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
             Fate::Router => Verdict::Drop(TO_ROUTER),
             Fate::Reply => Verdict::Reply(self.reply),
         }
+    }
+
+    /// The short cut to this fate for the packets that follow, if they all go the same way.
+    #[inline]
+    pub(super) fn shortcut(&self, fate: Fate, generation: u16) -> Option<Shortcut> {
+        let end = match fate {
+            Fate::Out if self.is_plain() => End::Out(self.port()),
+            Fate::Router => End::Drop(TO_ROUTER),
+            Fate::Drop(reason) => End::Drop(reason),
+            Fate::Out | Fate::Reply => return None,
+        };
+        self.trail.shortcut(self.meta, self.track.state, generation, end)
     }
 
     /// True if the packet leaves with another time to live, and otherwise as it came.

@@ -22,6 +22,7 @@ mod naive;
 mod nat;
 mod offered_load;
 mod port_scan;
+mod reload;
 mod shared;
 mod sidejacking;
 mod tables;

@@ -1,0 +1,262 @@
+//! Rule sets that take over from each other while packets flow, under every engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use engine::{Control, EngineKind, Options, Outcome, Running, start};
+use functions::rules::{Config, Rules};
+use packet::{Nanos, Seq};
+use port::{Batch, MemoryQueue, Opened, Outbox, Port, PortError, Receive, Received, Stream, Trace};
+use testkit::{Build, Driver, Frames};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// A stream that delivers no more packets than are released.
+struct Gated {
+    inner: MemoryQueue,
+    released: Arc<AtomicU64>,
+}
+
+struct GatedInput<'a> {
+    inner: Box<dyn Receive + 'a>,
+    delivered: u64,
+    released: Arc<AtomicU64>,
+}
+
+impl Port for Gated {
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        let Opened::Stream(Stream { input, output, order }) = self.inner.open(cores)? else {
+            unreachable!("memory is one stream")
+        };
+        let input = Box::new(GatedInput { inner: input, delivered: 0, released: Arc::clone(&self.released) });
+        Ok(Opened::Stream(Stream { input, output, order }))
+    }
+}
+
+impl Receive for GatedInput<'_> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        if self.delivered >= self.released.load(Ordering::Relaxed) {
+            batch.clear();
+            return Ok(Received::Idle);
+        }
+        let received = self.inner.receive(batch)?;
+        self.delivered += batch.len() as u64;
+        Ok(received)
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<(), PortError> {
+        thread::yield_now();
+        Ok(())
+    }
+
+    fn now(&self) -> Option<Nanos> {
+        self.inner.now()
+    }
+}
+
+/// Datagrams of hosts and the answers to them, and strangers' datagrams.
+fn traffic(packets: u64) -> Frames {
+    let mut frames = Frames::default();
+    for number in 0..packets {
+        let round = number / 256;
+        let host = format!("10.{}.0.{}:{}", 64 * (number % 4), 1 + number % 61, 1_024 + round % 50);
+        let (server, stranger) = ("192.0.2.1:53", format!("203.0.113.{}:9", number % 19));
+        let build = match (number / 61) % 3 {
+            0 => Build::udp(&*host, server),
+            1 => Build::udp(server, &*host),
+            _ => Build::udp(&*stranger, &*host),
+        };
+        frames.build(Nanos((1_000 + number) * MILLISECOND), &build);
+    }
+    frames
+}
+
+/// Two rule sets. Each writes its own mark on what it forwards, in two places, and they let different hosts begin connections.
+fn steady() -> [String; 2] {
+    [(0x10, 10, 8), (0x08, 20, 9)].map(|(tos, ttl, bits)| {
+        format!(
+            "*mangle\n-A FORWARD -j TOS --set-tos {tos:#x}\n-A POSTROUTING -j TTL --ttl-set {ttl}\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n\
+             -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -s 10.0.0.0/{bits} -j ACCEPT\nCOMMIT\n"
+        )
+    })
+}
+
+/// Rule sets that share state, and differ in what: the second has no rules about addresses and connections of its own.
+fn sharing() -> [String; 2] {
+    let [first, second] = steady();
+    let rates = "-A FORWARD -m hashlimit --hashlimit-upto 20/second --hashlimit-burst 5 --hashlimit-mode srcip --hashlimit-name u -j ACCEPT";
+    let first = first.replace(
+        "-A FORWARD -s",
+        &format!("{rates}\n-A FORWARD -p udp -m connlimit --connlimit-above 9 --connlimit-mask 32 -j DROP\n-A FORWARD -s"),
+    ) + "*nat\n-A PREROUTING -d 192.0.2.1 -p udp -j DNAT --to-destination 198.51.100.7:53\nCOMMIT\n";
+    [first, second.replace("-A FORWARD -s", &format!("{rates}\n-A FORWARD -m limit --limit 1/minute -j DROP\n-A FORWARD -s"))]
+}
+
+fn rules(text: &str, least: &str) -> Rules {
+    let table = toml::Table::from_iter([
+        ("rules".into(), toml::Value::String(text.into())),
+        ("connections".into(), toml::Value::String(least.into())),
+        ("flows".into(), toml::Value::Integer(8192)),
+        ("flows_v6".into(), toml::Value::Integer(64)),
+    ]);
+    let config: Config = toml::Value::Table(table).try_into().expect("the test's own rules");
+    Rules::new(&config)
+}
+
+/// What is seen of a packet that was forwarded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    tos: u8,
+    ttl: u8,
+    to: [u8; 4],
+}
+
+/// Runs the traffic, with `reloads` changes from one rule set to the other and back. Returns the number of each first packet, what came out
+/// by number, and the outcome.
+fn run(
+    (kind, cores): (EngineKind, usize),
+    texts: &[String; 2],
+    least: &str,
+    trace: &Arc<Trace>,
+    reloads: u64,
+) -> (Vec<Seq>, BTreeMap<Seq, Seen>, Outcome) {
+    let released = Arc::new(AtomicU64::new(0));
+    let inner = MemoryQueue::new(Arc::clone(trace), 16);
+    let outbox: Outbox = inner.outbox();
+    let mut port = Gated { inner, released: Arc::clone(&released) };
+    let sets = [0, 1].map(|set| rules(&texts[set], least));
+    let options = Options { may_share: true, ..Options::default() };
+    let step = trace.len() as u64 / (reloads + 1);
+    let mut firsts = Vec::new();
+    let outcome = thread::scope(|scope| {
+        let running: Running<'_, Rules> =
+            start(scope, Arc::new(sets[0].clone()), kind, cores, options, &mut port, &Control::default());
+        for number in 1..=reloads {
+            released.store(number * step, Ordering::Relaxed);
+            // At times while packets flow, at times when all are through.
+            while number % 4 == 0 && running.control().packets() < number * step {
+                thread::yield_now();
+            }
+            let first = running.reload(sets[(number % 2) as usize].clone()).expect("it can take over");
+            firsts.push(first.expect("the run goes on"));
+        }
+        released.store(u64::MAX, Ordering::Relaxed);
+        running.wait().expect("it runs")
+    });
+    let seen = |bytes: &[u8]| Seen { tos: bytes[15], ttl: bytes[22], to: bytes[30..34].try_into().expect("four bytes") };
+    (firsts, outbox.take().iter().map(|sent| (sent.seq, seen(&sent.bytes))).collect(), outcome)
+}
+
+/// Compares a run with the sequential driver, which changes its rules before the same packets.
+fn check(way: (EngineKind, usize), texts: &[String; 2], least: &str, trace: &Arc<Trace>, reloads: u64) {
+    let (firsts, came, outcome) = run(way, texts, least, trace, reloads);
+    assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
+    assert_eq!(outcome.counters.received, trace.len() as u64, "{way:?}: no packet is lost");
+    assert!(firsts.is_sorted(), "{way:?}");
+    let among = firsts.iter().filter(|first| first.0 > 0 && first.0 < trace.len() as u64).count();
+    assert!(among * 10 > firsts.len() * 9, "{way:?}: only {among} of {} while packets flow", firsts.len());
+
+    let mut driver = Driver::new(rules(&texts[0], least));
+    let mut changes = firsts.iter().zip(1..).peekable();
+    for (packet, bytes) in trace.iter() {
+        while let Some((_, number)) = changes.next_if(|(first, _)| **first <= packet.seq) {
+            driver.reload(rules(&texts[number % 2], least)).expect("it can take over");
+        }
+        let verdict = driver.frame(packet.time, packet.link, bytes);
+        let set = firsts.partition_point(|first| *first <= packet.seq) % 2;
+        match (came.get(&packet.seq), verdict) {
+            (None, nf::Verdict::Drop(_)) => {}
+            (Some(seen), nf::Verdict::Rewrite { rewrite, .. }) => {
+                let marks = [(0x10, 10), (0x08, 20)][set];
+                assert_eq!((seen.tos, seen.ttl), marks, "{way:?}: packet {} of one rule set", packet.seq);
+                let to = rewrite.dst.map_or(bytes[30..34].to_vec(), |to| match to.address {
+                    std::net::IpAddr::V4(to) => to.octets().to_vec(),
+                    std::net::IpAddr::V6(_) => Vec::new(),
+                });
+                assert_eq!(seen.to[..], to[..], "{way:?}: packet {}", packet.seq);
+            }
+            (seen, verdict) => panic!("{way:?}: packet {}: {seen:?}, but {verdict:?} in sequence", packet.seq),
+        }
+    }
+    assert_eq!(outcome.report, driver.report(), "{way:?}");
+}
+
+/// Engines whose outcome for this traffic is the sequential one, packet by packet.
+const EXACT: [(EngineKind, usize); 9] = [
+    (EngineKind::Sequential, 1),
+    (EngineKind::Rss, 2),
+    (EngineKind::Rss, 1),
+    (EngineKind::RssPlusPlus, 2),
+    (EngineKind::Hybrid, 3),
+    (EngineKind::Scr, 2),
+    (EngineKind::Scr, 3),
+    (EngineKind::Shared, 1),
+    (EngineKind::Transactional, 2),
+];
+
+#[test]
+fn a_thousand_rule_sets_take_over_while_packets_flow() {
+    let trace = Arc::new(traffic(40_000).trace());
+    check((EngineKind::Scr, 2), &steady(), "as needed", &trace, 1000);
+    for way in EXACT {
+        check(way, &steady(), "as needed", &trace, 100);
+    }
+}
+
+#[test]
+fn rules_that_share_state_take_over() {
+    let trace = Arc::new(traffic(20_000).trace());
+    for way in [
+        (EngineKind::Sequential, 1),
+        (EngineKind::Scr, 2),
+        (EngineKind::Scr, 3),
+        (EngineKind::Shared, 1),
+        (EngineKind::Transactional, 1),
+    ] {
+        check(way, &sharing(), "rewritten", &trace, 100);
+    }
+    for way in [(EngineKind::Shared, 2), (EngineKind::Transactional, 3)] {
+        let (firsts, came, outcome) = run(way, &sharing(), "rewritten", &trace, 200);
+        assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
+        assert_eq!(outcome.counters.received, trace.len() as u64, "{way:?}: no packet is lost");
+        for (seq, seen) in came {
+            let set = firsts.partition_point(|first| *first <= seq) % 2;
+            assert_eq!((seen.tos, seen.ttl), [(0x10, 10), (0x08, 20)][set], "{way:?}: packet {seq} of one rule set");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_take_over_is_refused_with_the_reason() {
+    let none = "*filter\n-A FORWARD -s 10.0.0.0/8 -j DROP\nCOMMIT\n";
+    let limits = "*filter\n-A FORWARD -m limit --limit 1/sec -j ACCEPT\nCOMMIT\n";
+    let [tracked, _] = steady();
+    let [rewritten, _] = sharing();
+    let refused = |way: (EngineKind, usize), may_share: bool, first: &str, second: Rules| {
+        let trace = Arc::new(traffic(64).trace());
+        let mut port = Gated { inner: MemoryQueue::new(trace, 16), released: Arc::default() };
+        let control = Control::default();
+        thread::scope(|scope| {
+            let options = Options { may_share, ..Options::default() };
+            let first = Arc::new(rules(first, "as needed"));
+            let running = start(scope, first, way.0, way.1, options, &mut port, &control);
+            let refused = running.reload(second).expect_err("it can't take over").to_string();
+            running.stop();
+            running.wait().expect("it runs");
+            refused
+        })
+    };
+    for (way, may_share, first, second, reason) in [
+        ((EngineKind::Rss, 2), false, none, rules(&tracked, "as needed"), "begin with connections = \"tracked\""),
+        ((EngineKind::Scr, 2), false, &tracked, rules(&rewritten, "as needed"), "begin with connections = \"rewritten\""),
+        ((EngineKind::Rss, 2), false, none, rules(limits, "as needed"), "use transactional, scr or shared"),
+        ((EngineKind::Shared, 2), false, none, rules(limits, "as needed"), "which they didn't when shared began"),
+        ((EngineKind::Scr, 2), true, &tracked, Rules::new(&Config::default()), "can't change"),
+    ] {
+        let text = refused(way, may_share, first, second);
+        assert!(text.contains(reason), "{way:?}: {text}");
+    }
+}
