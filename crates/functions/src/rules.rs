@@ -39,20 +39,20 @@ use nf::{
     Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet,
     Reason, Reply, Report, Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
-use packet::{Headers, Nanos, Network};
+use packet::{Headers, Nanos, Network, Rewrite};
 
 use crate::list::Catalogued;
 use crate::tracking::{Connection, Observation, Outcome};
 
 use self::config::{Compiled, KEYS, Place};
 use self::connections::{Added, Connections, Found, Stored, join_groups, leave_groups};
-use self::flow::{First, FlowEntry};
+use self::flow::{First, FlowEntry, Memo};
 use self::machine::Machine;
 use self::meta::{Role, RulesMeta};
-use self::shortcut::Trail;
+use self::shortcut::{End, Trail};
 use self::stateful::{Moment, RuleState};
 use self::trace::{Silent, Trace};
-use self::track::{Entry, State as Seen, Status, Track};
+use self::track::{Entry, State as Seen, Status, Tally, Track};
 use self::tuple::Tuple;
 use self::walk::{Fate, TUPLE_TAKEN, Walk};
 
@@ -201,15 +201,7 @@ impl<T: Trace> Rules<T> {
         if meta.is_v6() {
             status.set(Status::V6);
         }
-        Ok(Entry::new(connection, status, self.compiled.generation))
-    }
-
-    /// Counts the packet in its connection, if rules ask for that.
-    fn account(&self, meta: &RulesMeta, entry: &mut Entry, is_reply: bool) {
-        if self.machine(meta).accounts {
-            entry.packets[usize::from(is_reply)] += 1;
-            entry.bytes[usize::from(is_reply)] += u64::from(meta.len);
-        }
+        Ok(Entry { connection, mark: 0, status })
     }
 
     /// Handles the first packet of a flow, or a packet without a connection.
@@ -217,6 +209,7 @@ impl<T: Trace> Rules<T> {
         let (now, counts) = (cx.now(), cx.counts());
         let moment = self.moment(cx, meta);
         let mut begun = None;
+        let mut memo = Memo::NONE;
         let mut walk = self.walk(cx.shared, &mut cx.tx, counts, moment, meta);
         if let Some(fate) = walk.before_tracker()? {
             return Ok(Opened::Refused(walk.verdict(fate)));
@@ -225,9 +218,10 @@ impl<T: Trace> Rules<T> {
         if !walk.is_untracked {
             match self.begin(meta, meta.observation().as_ref(), now) {
                 Ok(entry) => {
-                    let entry = begun.insert(entry);
-                    self.account(meta, entry, false);
-                    track = Track { state: Seen::New, is_reply: false, is_new: true, entry: Some(entry), tuples: None };
+                    let (mut tally, _) = memo.of_rules(self.machine(meta).accounts, self.compiled.generation);
+                    tally.iter_mut().for_each(|tally| tally.count(false, meta.len));
+                    let entry = Some(begun.insert(entry));
+                    track = Track { state: Seen::New, is_reply: false, is_new: true, entry, tally, tuples: None };
                 }
                 Err(state) => track.state = state,
             }
@@ -237,9 +231,7 @@ impl<T: Trace> Rules<T> {
         let verdict = walk.verdict(fate);
         let is_let_in = matches!(fate, Fate::Out | Fate::Router);
         Ok(match begun {
-            Some(entry) if is_let_in => {
-                Opened::Flow(FlowEntry { entry, first: First::of(&verdict), shortcuts: [None; 2] })
-            },
+            Some(entry) if is_let_in => Opened::Flow(FlowEntry { entry, first: First::of(&verdict), memo }),
             Some(_) | None => Opened::Refused(verdict),
         })
     }
@@ -289,31 +281,40 @@ impl<T: Trace> Rules<T> {
                 Stepped::Reopened => (state, is_new, is_reply) = (Seen::New, true, false),
             }
         }
-        if state.has_connection() && state != Seen::Related {
-            self.account(meta, &mut flow.entry, is_reply);
-        }
         let generation = self.compiled.generation;
-        if let Some(shortcut) = &flow.shortcuts[usize::from(is_reply)]
+        if let Some(shortcut) = flow.memo.shortcut(is_reply)
             && !T::ON
             && !is_new
             && let Some(end) = shortcut.take(meta, state, generation, counts)
         {
-            return Ok(end.verdict());
+            // Each returned in place: a copy of what was just written in parts would stall.
+            match end {
+                End::Out(port) => return Ok(Verdict::Rewrite { port, rewrite: Rewrite::ROUTED }),
+                End::Drop(reason) => return Ok(Verdict::Drop(reason)),
+            }
         }
         let mut walk = self.walk(cx.shared, &mut cx.tx, counts, moment, meta);
         if let Some(view) = view {
             walk.view = view;
         }
         let entry = state.has_connection().then_some(&mut flow.entry);
-        walk.track = Track { state, is_reply, is_new, entry, tuples: None };
+        let (mut tally, shortcuts) = flow.memo.of_rules(self.machine(meta).accounts, generation);
+        if matches!(state, Seen::New | Seen::Established) {
+            tally.iter_mut().for_each(|tally| tally.count(is_reply, meta.len));
+        }
+        let tally = tally.filter(|_| state.has_connection());
+        walk.track = Track { state, is_reply, is_new, entry, tally, tuples: None };
         let fate = walk.behind_tracker()?;
         if is_new && !matches!(fate, Fate::Out | Fate::Router) {
             let verdict = walk.verdict(fate);
             cx.close();
             return Ok(verdict);
         }
-        if !is_new && matches!(state, Seen::New | Seen::Established) {
-            flow.shortcuts[usize::from(is_reply)] = walk.shortcut(fate, generation);
+        if let Some(shortcuts) = shortcuts
+            && !is_new
+            && matches!(state, Seen::New | Seen::Established)
+        {
+            shortcuts[usize::from(is_reply)] = walk.shortcut(fate, generation);
         }
         Ok(walk.verdict(fate))
     }
@@ -337,8 +338,8 @@ impl<T: Trace> Rules<T> {
         if outcome == Outcome::Reopens {
             match connection.reopen(observation, rules, now) {
                 Ok(reopened) => {
-                    let Entry { connection, status, generation, .. } = flow.entry;
-                    flow.entry = Entry::new(connection, status, generation);
+                    flow.entry.mark = 0;
+                    flow.memo = Memo::NONE;
                     (outcome, stepped) = (reopened, Stepped::Reopened);
                 }
                 Err(cause) => outcome = Outcome::Invalid(cause),
@@ -379,11 +380,13 @@ impl<T: Trace> Rules<T> {
             }
         }
         let mut entry = None;
+        let mut tally = Tally::new(self.compiled.generation);
         let mut outcome = None;
         let mut tracked = Tracked { state: Seen::Invalid, is_reply: false, is_new: false, tuples: None };
         if let (Some(known), Some(observed)) = (&found, &mut observation) {
             let Found { index, is_reply, stored } = *known;
             let kept = entry.insert(stored.entry);
+            tally = stored.tally;
             *observed = observed.sent_by(is_reply != kept.connection.opener_first());
             tracked.is_reply = is_reply;
             tracked.tuples = Some(stored.tuples);
@@ -402,6 +405,7 @@ impl<T: Trace> Rules<T> {
             if stepped == Outcome::Reopens {
                 connections.end(&mut cx.tx, &shared.rules, index, true)?;
                 (found, entry, outcome) = (None, None, None);
+                tally = Tally::new(self.compiled.generation);
                 observation = meta.observation();
             }
         }
@@ -415,17 +419,16 @@ impl<T: Trace> Rules<T> {
                 Err(state) => tracked = Tracked { state, is_reply: false, is_new: false, tuples: None },
             }
         }
-        if let Some(entry) = &mut entry
-            && matches!(tracked.state, Seen::New | Seen::Established)
-        {
-            self.account(meta, entry, tracked.is_reply);
+        if self.machine(meta).accounts && matches!(tracked.state, Seen::New | Seen::Established) {
+            tally.count(tracked.is_reply, meta.len);
         }
 
         let Tracked { state, is_reply, is_new, tuples } = tracked;
         let mut walk = self.walk(shared, &mut cx.tx, counts, moment, meta);
         walk.view = view;
         let carried = if state.has_connection() { entry.as_mut() } else { None };
-        walk.track = Track { state, is_reply, is_new, entry: carried, tuples };
+        let counted = carried.is_some().then_some(&mut tally);
+        walk.track = Track { state, is_reply, is_new, entry: carried, tally: counted, tuples };
         let fate = walk.behind_tracker()?;
         let verdict = walk.verdict(fate);
         let tuples = walk.track.tuples;
@@ -441,13 +444,13 @@ impl<T: Trace> Rules<T> {
                     }
                     _ => None,
                 };
-                let joined = entry.limits & !found.stored.entry.limits;
+                let joined = tally.limits & !found.stored.tally.limits;
                 join_groups(&mut cx.tx, rules, joined, &found.stored.tuples)?;
-                if entry.limits != 0 && entry.connection.is_over() {
-                    leave_groups(&mut cx.tx, rules, entry.limits, &found.stored.tuples)?;
-                    entry.limits = 0;
+                if tally.limits != 0 && entry.connection.is_over() {
+                    leave_groups(&mut cx.tx, rules, tally.limits, &found.stored.tuples)?;
+                    tally.limits = 0;
                 }
-                connections.update(&mut cx.tx, &found, &entry, now, idle)?;
+                connections.update(&mut cx.tx, &found, (&entry, &tally), now, idle)?;
                 Ok(verdict)
             }
             None if is_new && matches!(fate, Fate::Out | Fate::Router) => {
@@ -455,9 +458,9 @@ impl<T: Trace> Rules<T> {
                     return Ok(verdict);
                 };
                 let Some(tuples) = tuples else { return Ok(verdict) };
-                match connections.add(&mut cx.tx, entry, tuples, (now, idle))? {
+                match connections.add(&mut cx.tx, (entry, tally), tuples, (now, idle))? {
                     Added::Done => {
-                        join_groups(&mut cx.tx, rules, entry.limits, &tuples)?;
+                        join_groups(&mut cx.tx, rules, tally.limits, &tuples)?;
                         Ok(verdict)
                     }
                     Added::Clash => Ok(Verdict::Drop(TUPLE_TAKEN)),

@@ -58,6 +58,9 @@ impl Rewrite {
         mss_max: None,
     };
 
+    /// What a router does to every packet: decrements the time to live or hop limit.
+    pub const ROUTED: Self = Self { decrement_ttl: true, ..Self::NONE };
+
     /// Applies the changes to the frame that `headers` was parsed from, and updates checksums.
     ///
     /// - An address of the other family than the packet's is not written, nor its port.

@@ -109,7 +109,9 @@ impl<N: Function> Running<'_, N> {
                 Err(format!("the configuration has tables for another number of flows than the running one, {needs}"))
             }
             Sharing::Shares(what) if !self.shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => {
-                Err(format!("with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"))
+                Err(format!(
+                    "with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"
+                ))
             }
             Sharing::Shares(_) | Sharing::Nothing => Ok(nf),
         }

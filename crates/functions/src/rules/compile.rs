@@ -68,7 +68,7 @@ impl Machine {
                 ways: Default::default(),
                 checks: Vec::new(),
                 match_of_check: Vec::new(),
-            steady: Vec::new(),
+                steady: Vec::new(),
                 actions: Vec::new(),
                 bytes: Default::default(),
                 stateful: Vec::new(),

@@ -299,11 +299,14 @@ impl Compiled {
         new.place = match (old.place, self.place) {
             (Place::Table(what), Place::Flow(_) | Place::Nowhere(_)) => Place::Table(what),
             (Place::Flow(_), Place::Nowhere(shared)) => Place::Flow(shared),
-            (Place::Table(_), Place::Table(_)) | (Place::Flow(_), Place::Flow(_)) | (Place::Nowhere(_), Place::Nowhere(_)) => {
-                self.place
-            }
+            (Place::Table(_), Place::Table(_))
+            | (Place::Flow(_), Place::Flow(_))
+            | (Place::Nowhere(_), Place::Nowhere(_)) => self.place,
             (Place::Nowhere(_), Place::Flow(_)) => {
-                return Err("the new rules track connections, and the running ones don't: begin with connections = \"tracked\"".into());
+                return Err(
+                    "the new rules track connections, and the running ones don't: begin with connections = \"tracked\""
+                        .into(),
+                );
             }
             (Place::Flow(_) | Place::Nowhere(_), Place::Table(what)) => {
                 return Err(format!(
@@ -312,7 +315,9 @@ impl Compiled {
             }
         };
         if (new.flows, new.flows_v6) != (old.flows, old.flows_v6) {
-            return Err("the tables of connections keep their sizes while packets flow: flows and flows_v6 can't change".into());
+            return Err(
+                "the tables of connections keep their sizes while packets flow: flows and flows_v6 can't change".into(),
+            );
         }
         new.tracks |= old.tracks;
         new.checksums |= new.wants_checksums && new.tracks;

@@ -7,7 +7,7 @@ use packet::{Family, FiveTuple4, FiveTuple6, FlowKey, Nanos, Words};
 
 use super::nat::Others;
 use super::stateful::{Named, RuleState};
-use super::track::{Entry, Status};
+use super::track::{Entry, Status, Tally};
 use super::tuple::Tuple;
 use crate::tracking::Connection;
 
@@ -32,6 +32,7 @@ pub(super) struct Connections<M: Memory> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stored {
     pub(super) entry: Entry,
+    pub(super) tally: Tally,
     pub(super) tuples: [Tuple; 2],
     /// Neighbours in the list of connections of one source, by index plus one: the newer, the older.
     links: [u32; 2],
@@ -39,16 +40,16 @@ pub(super) struct Stored {
 
 packet::words! {
     Stored: [25], stored => {
-        let Self { entry, tuples: [original, reply], links: [newer, older] } = stored;
+        let Self { entry, tally, tuples: [original, reply], links: [newer, older] } = stored;
         let mut words = [0; 25];
         words[..8].copy_from_slice(&entry.connection.to_words());
         words[8..13].copy_from_slice(&original.to_words());
         words[13..18].copy_from_slice(&reply.to_words());
-        words[18] = u64::from(entry.mark) << 32 | u64::from(entry.generation) << 8 | u64::from(entry.status.bits());
+        words[18] = u64::from(entry.mark) << 32 | u64::from(tally.generation) << 8 | u64::from(entry.status.bits());
         words[19] = u64::from(newer) << 32 | u64::from(older);
-        words[20] = entry.limits;
-        words[21..23].copy_from_slice(&entry.packets);
-        words[23..].copy_from_slice(&entry.bytes);
+        words[20] = tally.limits;
+        words[21..23].copy_from_slice(&tally.packets);
+        words[23..].copy_from_slice(&tally.bytes);
         words
     }, words => {
         let mut connection = [0; 8];
@@ -59,10 +60,12 @@ packet::words! {
                 connection: Connection::from_words(connection),
                 mark: (words[18] >> 32) as u32,
                 status: Status::from_bits(words[18] as u8),
-                limits: words[20],
-                generation: (words[18] >> 8) as u16,
+            },
+            tally: Tally {
                 packets: [words[21], words[22]],
                 bytes: [words[23], words[24]],
+                limits: words[20],
+                generation: (words[18] >> 8) as u16,
             },
             tuples: [tuple(8), tuple(13)],
             links: [(words[19] >> 32) as u32, words[19] as u32],
@@ -141,7 +144,7 @@ impl<M: Memory> Connections<M> {
         match self.ages.deadline(tx, index)? {
             Some(deadline) if deadline > now => {
                 let mut stored = self.entries.read(tx, index)?;
-                stored.entry.renew(rules[usize::from(is_v6)].generation);
+                stored.tally.renew(rules[usize::from(is_v6)].generation);
                 Ok(Some(Found { index, is_reply, stored }))
             }
             Some(_) | None => {
@@ -156,12 +159,12 @@ impl<M: Memory> Connections<M> {
         &'a self,
         tx: &mut M::Tx<'a>,
         found: &Found,
-        entry: &Entry,
+        (entry, tally): (&Entry, &Tally),
         now: Nanos,
         idle: Option<Nanos>,
     ) -> Step<(), M> {
-        if found.stored.entry != *entry {
-            self.entries.write(tx, found.index, Stored { entry: *entry, ..found.stored })?;
+        if (&found.stored.entry, &found.stored.tally) != (entry, tally) {
+            self.entries.write(tx, found.index, Stored { entry: *entry, tally: *tally, ..found.stored })?;
         }
         match idle {
             Some(idle) => self.ages.refresh(tx, found.index, now + idle),
@@ -173,7 +176,7 @@ impl<M: Memory> Connections<M> {
     pub(super) fn add<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
-        entry: Entry,
+        (entry, tally): (Entry, Tally),
         tuples: [Tuple; 2],
         (now, idle): (Nanos, Nanos),
     ) -> Step<Added, M> {
@@ -199,7 +202,7 @@ impl<M: Memory> Connections<M> {
             self.link(tx, links[1], 0, index as u32 + 1)?;
         }
         self.set_newest(tx, &tuples[0], is_v6, Some(index))?;
-        self.entries.write(tx, index, Stored { entry, tuples, links })?;
+        self.entries.write(tx, index, Stored { entry, tally, tuples, links })?;
         Ok(Added::Done)
     }
 
@@ -213,7 +216,7 @@ impl<M: Memory> Connections<M> {
     ) -> Step<(), M> {
         let mut stored = self.entries.read(tx, index)?;
         let is_v6 = stored.entry.status.has(Status::V6);
-        stored.entry.renew(rules[usize::from(is_v6)].generation);
+        stored.tally.renew(rules[usize::from(is_v6)].generation);
         for tuple in &stored.tuples {
             self.take(tx, tuple, is_v6)?;
         }
@@ -223,7 +226,7 @@ impl<M: Memory> Connections<M> {
             _ => self.link(tx, newer, 1, older)?,
         }
         self.link(tx, older, 0, newer)?;
-        leave_groups(tx, &rules[usize::from(is_v6)], stored.entry.limits, &stored.tuples)?;
+        leave_groups(tx, &rules[usize::from(is_v6)], stored.tally.limits, &stored.tuples)?;
         if is_allocated {
             self.ages.free(tx, index)?;
         }

@@ -6,7 +6,7 @@ use nf::{Flow, PortId, Verdict};
 use packet::Rewrite;
 
 use super::shortcut::Shortcut;
-use super::track::Entry;
+use super::track::{Entry, Tally};
 use super::walk::TO_ROUTER;
 
 /// The connection of a packet set.
@@ -15,8 +15,47 @@ pub struct FlowEntry {
     pub(super) entry: Entry,
     /// The verdict on the first packet, from when the rules have let it in until its step.
     pub(super) first: First,
+    pub(super) memo: Memo,
+}
+
+/// What else a flow remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memo {
     /// Short cuts through the rules, by direction.
-    pub(super) shortcuts: [Option<Shortcut>; 2],
+    Shortcuts([Option<Shortcut>; 2]),
+    /// The tally, where rules ask for it. There are no short cuts then.
+    Tally(Tally),
+}
+
+impl Memo {
+    pub(super) const NONE: Self = Self::Shortcuts([None; 2]);
+
+    /// The short cut of a direction.
+    #[inline(always)]
+    pub(super) const fn shortcut(&self, is_reply: bool) -> Option<&Shortcut> {
+        match self {
+            Self::Shortcuts(all) => all[is_reply as usize].as_ref(),
+            Self::Tally(_) => None,
+        }
+    }
+
+    /// The tally if rules ask for it, else the short cuts. The flow keeps that from now on.
+    #[inline]
+    pub(super) fn of_rules(
+        &mut self,
+        accounts: bool,
+        generation: u16,
+    ) -> (Option<&mut Tally>, Option<&mut [Option<Shortcut>; 2]>) {
+        match (accounts, &*self) {
+            (true, Self::Shortcuts(_)) => *self = Self::Tally(Tally::new(generation)),
+            (false, Self::Tally(_)) => *self = Self::NONE,
+            _ => {}
+        }
+        match self {
+            Self::Tally(tally) => (Some(tally), None),
+            Self::Shortcuts(all) => (None, Some(all)),
+        }
+    }
 }
 
 impl Flow for FlowEntry {}

@@ -4,8 +4,7 @@
 //! for every packet of this direction while the connection's state stays. If so, the flow keeps where the way ended, and later packets go there at
 //! once and are counted on the way. A rule set that takes over makes all short cuts of the one before void.
 
-use nf::{PacketCounts, PortId, Reason, Verdict};
-use packet::Rewrite;
+use nf::{PacketCounts, PortId, Reason};
 
 use super::meta::RulesMeta;
 use super::track::State;
@@ -88,16 +87,5 @@ impl Shortcut {
             }
         }
         Some(self.end)
-    }
-}
-
-impl End {
-    /// The verdict. In place, because a copy of what was just written in parts would stall.
-    #[inline(always)]
-    pub(super) const fn verdict(self) -> Verdict {
-        match self {
-            Self::Out(port) => Verdict::Rewrite { port, rewrite: Rewrite { decrement_ttl: true, ..Rewrite::NONE } },
-            Self::Drop(reason) => Verdict::Drop(reason),
-        }
     }
 }

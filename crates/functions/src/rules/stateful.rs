@@ -433,7 +433,10 @@ impl<M: Memory> RuleState<M> {
             table.unwrap_or_else(|| KeyTable::new(shape, memory))
         });
         let tables = kept.collect();
-        *self = Self { tables, ..Self::new(&Shapes { tables: Vec::new(), ..new.clone() }, connections, generation, memory) };
+        *self = Self {
+            tables,
+            ..Self::new(&Shapes { tables: Vec::new(), ..new.clone() }, connections, generation, memory)
+        };
     }
 
     /// The address of a connection's group in a rule of `connlimit`. A destination is that to which the connection was rewritten.

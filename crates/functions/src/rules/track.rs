@@ -15,19 +15,31 @@ pub(super) struct Entry {
     pub(super) connection: Connection,
     pub(super) mark: u32,
     pub(super) status: Status,
+}
+
+/// What few rules ask of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Packets by direction, and bytes, if rules ask for them.
+    pub(super) packets: [u64; 2],
+    pub(super) bytes: [u64; 2],
     /// The rules of `connlimit` that count the connection, a bit each.
     pub(super) limits: u64,
     /// The number of the rule set that [`Self::limits`] are of.
     pub(super) generation: u16,
-    /// Packets by direction, and bytes, if rules ask for them.
-    pub(super) packets: [u64; 2],
-    pub(super) bytes: [u64; 2],
 }
 
-impl Entry {
-    /// A connection that no rule has seen yet.
-    pub(super) const fn new(connection: Connection, status: Status, generation: u16) -> Self {
-        Self { connection, mark: 0, status, limits: 0, generation, packets: [0; 2], bytes: [0; 2] }
+impl Tally {
+    /// The tally of a connection that no rule has seen yet.
+    pub(super) const fn new(generation: u16) -> Self {
+        Self { packets: [0; 2], bytes: [0; 2], limits: 0, generation }
+    }
+
+    /// Counts a packet.
+    #[inline]
+    pub(super) fn count(&mut self, is_reply: bool, bytes: u16) {
+        self.packets[usize::from(is_reply)] += 1;
+        self.bytes[usize::from(is_reply)] += u64::from(bytes);
     }
 
     /// Forgets what an earlier rule set than this one counted.
@@ -106,6 +118,8 @@ pub(super) struct Track<'e> {
     pub(super) is_new: bool,
     /// The connection, if the state has one.
     pub(super) entry: Option<&'e mut Entry>,
+    /// Its tally, if rules may ask for it.
+    pub(super) tally: Option<&'e mut Tally>,
     /// Tuples of the connection's packets, original first, if they may differ from the packet's own.
     pub(super) tuples: Option<[Tuple; 2]>,
 }
@@ -113,7 +127,7 @@ pub(super) struct Track<'e> {
 impl Track<'_> {
     /// Before the tracker, or where nothing is tracked.
     pub(super) const NONE: Self =
-        Self { state: State::Untracked, is_reply: false, is_new: false, entry: None, tuples: None };
+        Self { state: State::Untracked, is_reply: false, is_new: false, entry: None, tally: None, tuples: None };
 
     /// The tuples of the connection's packets, original first.
     pub(super) fn tuples(&self, meta: &RulesMeta) -> [Tuple; 2] {
@@ -208,13 +222,13 @@ impl Track<'_> {
 
     /// The test of `-m connbytes`.
     pub(super) fn counts(&self, test: &ConnBytes) -> bool {
-        let Some(entry) = self.entry.as_deref() else { return false };
+        let Some(tally) = self.tally.as_deref() else { return false };
         let sum = |[original, reply]: [u64; 2]| match test.direction {
             DirectionOrBoth::Original => original,
             DirectionOrBoth::Reply => reply,
             DirectionOrBoth::Both => original + reply,
         };
-        let (packets, bytes) = (sum(entry.packets), sum(entry.bytes));
+        let (packets, bytes) = (sum(tally.packets), sum(tally.bytes));
         let value = match test.mode {
             ConnBytesMode::Packets => packets,
             ConnBytesMode::Bytes => bytes,

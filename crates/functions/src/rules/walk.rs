@@ -562,10 +562,10 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
         let tuples = self.track.tuples(self.meta);
         let name = Named::group(rule, self.rules.group_address(rule, &tuples));
         let count = self.rules.groups.get(self.tx, &name)?.unwrap_or(0);
-        let Some(entry) = self.track.entry.as_deref_mut() else { return Ok(count) };
+        let Some(tally) = self.track.tally.as_deref_mut() else { return Ok(count) };
         let bit = 1 << rule;
-        let is_counted = entry.limits & bit != 0 && !self.track.is_new;
-        entry.limits |= bit;
+        let is_counted = tally.limits & bit != 0 && !self.track.is_new;
+        tally.limits |= bit;
         Ok(count + u64::from(!is_counted))
     }
 
@@ -671,9 +671,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
     #[inline(always)]
     pub(super) fn verdict(&self, fate: Fate) -> Verdict {
         match fate {
-            Fate::Out if self.is_plain() => {
-                Verdict::Rewrite { port: self.port(), rewrite: Rewrite { decrement_ttl: true, ..Rewrite::NONE } }
-            }
+            Fate::Out if self.is_plain() => Verdict::Rewrite { port: self.port(), rewrite: Rewrite::ROUTED },
             Fate::Out => Verdict::Rewrite { port: self.port(), rewrite: self.rewrite() },
             Fate::Drop(reason) => Verdict::Drop(reason),
             Fate::Router => Verdict::Drop(TO_ROUTER),

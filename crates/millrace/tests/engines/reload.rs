@@ -90,9 +90,15 @@ fn sharing() -> [String; 2] {
     let rates = "-A FORWARD -m hashlimit --hashlimit-upto 20/second --hashlimit-burst 5 --hashlimit-mode srcip --hashlimit-name u -j ACCEPT";
     let first = first.replace(
         "-A FORWARD -s",
-        &format!("{rates}\n-A FORWARD -p udp -m connlimit --connlimit-above 9 --connlimit-mask 32 -j DROP\n-A FORWARD -s"),
+        &format!(
+            "{rates}\n-A FORWARD -p udp -m connlimit --connlimit-above 9 --connlimit-mask 32 -j DROP\n-A FORWARD -s"
+        ),
     ) + "*nat\n-A PREROUTING -d 192.0.2.1 -p udp -j DNAT --to-destination 198.51.100.7:53\nCOMMIT\n";
-    [first, second.replace("-A FORWARD -s", &format!("{rates}\n-A FORWARD -m limit --limit 1/minute -j DROP\n-A FORWARD -s"))]
+    [
+        first,
+        second
+            .replace("-A FORWARD -s", &format!("{rates}\n-A FORWARD -m limit --limit 1/minute -j DROP\n-A FORWARD -s")),
+    ]
 }
 
 fn rules(text: &str, least: &str) -> Rules {
@@ -146,7 +152,8 @@ fn run(
         released.store(u64::MAX, Ordering::Relaxed);
         running.wait().expect("it runs")
     });
-    let seen = |bytes: &[u8]| Seen { tos: bytes[15], ttl: bytes[22], to: bytes[30..34].try_into().expect("four bytes") };
+    let seen =
+        |bytes: &[u8]| Seen { tos: bytes[15], ttl: bytes[22], to: bytes[30..34].try_into().expect("four bytes") };
     (firsts, outbox.take().iter().map(|sent| (sent.seq, seen(&sent.bytes))).collect(), outcome)
 }
 
@@ -251,7 +258,13 @@ fn what_cannot_take_over_is_refused_with_the_reason() {
     };
     for (way, may_share, first, second, reason) in [
         ((EngineKind::Rss, 2), false, none, rules(&tracked, "as needed"), "begin with connections = \"tracked\""),
-        ((EngineKind::Scr, 2), false, &tracked, rules(&rewritten, "as needed"), "begin with connections = \"rewritten\""),
+        (
+            (EngineKind::Scr, 2),
+            false,
+            &tracked,
+            rules(&rewritten, "as needed"),
+            "begin with connections = \"rewritten\"",
+        ),
         ((EngineKind::Rss, 2), false, none, rules(limits, "as needed"), "use transactional, scr or shared"),
         ((EngineKind::Shared, 2), false, none, rules(limits, "as needed"), "which they didn't when shared began"),
         ((EngineKind::Scr, 2), true, &tracked, Rules::new(&Config::default()), "can't change"),
