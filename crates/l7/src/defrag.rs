@@ -34,14 +34,15 @@
 
 mod cut;
 mod piece;
-mod port;
 mod store;
+mod wrap;
 
 use packet::Nanos;
+use port::{Packet, Trace};
 
 pub use cut::cut;
-pub use port::{Defragmented, DefragmentedQueue, Totals};
 pub use store::{Defragmenter, Taken};
+pub use wrap::{Defragmented, DefragmentedQueue, Totals};
 
 /// Which bytes win where fragments of an IPv4 datagram overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -205,6 +206,23 @@ impl Discard {
             Self::Incomplete => "incomplete",
         }
     }
+}
+
+/// Gathers the fragments of a trace. Packets keep their numbers; a datagram has that of the fragment that completed it.
+#[must_use]
+pub fn gather(trace: &Trace, policy: Policy, limits: Limits) -> (Trace, Counts) {
+    let (mut store, mut gathered) = (Defragmenter::new(policy, limits), Trace::new());
+    for (packet, bytes) in trace.iter() {
+        match store.take(packet, bytes) {
+            Taken::Whole => gathered.push(*packet, bytes),
+            Taken::Held(_) => {}
+            Taken::Gathered(frame, _) => {
+                gathered.push(Packet { wire_len: frame.len() as u32, ..*packet }, frame);
+            }
+        }
+    }
+    store.end();
+    (gathered, *store.counts())
 }
 
 /// Counts of fragments. At the end of the input, `fragments` is the sum of `gathered` and of the dropped.

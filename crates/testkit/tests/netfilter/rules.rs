@@ -37,9 +37,6 @@ use traffic::Traffic;
 /// The seed of all packets and random rule sets.
 const SEED: u64 = 0x1ab5;
 
-/// True if our function gathers fragments as the kernel's tracking does: then the cases about them run.
-const GATHERS_FRAGMENTS: bool = false;
-
 /// Most differences that one test reports.
 const REPORTS_MAX: usize = 5;
 
@@ -107,8 +104,7 @@ fn is_deep() -> bool {
 #[test]
 fn facts_hold() {
     let Some(tool) = tool() else { return };
-    let mut facts = facts::read(include_str!("rules/facts.txt"));
-    facts.retain(|fact| GATHERS_FRAGMENTS || !fact.name.starts_with("fragments"));
+    let facts = facts::read(include_str!("rules/facts.txt"));
     let layout = facts::layout();
     let mut sides = Sides::new("facts", layout.clone(), Family::V4, tool);
     let mut wrong = Vec::new();
