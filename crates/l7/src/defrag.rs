@@ -47,7 +47,7 @@ pub use wrap::{Defragmented, DefragmentedQueue, Totals};
 /// Which bytes win where fragments of an IPv4 datagram overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// None: the datagram is dropped, as by Linux since 4.20. Duplicates are ignored.
+    /// None: the datagram is dropped, as by Linux 6.18. Duplicates are ignored.
     #[default]
     Linux,
     /// Those that came first.

@@ -47,6 +47,9 @@ impl Naive {
         if self.end.is_some_and(|known| end > known || !part.more && end != known) || !part.more && end < high {
             return Outcome::Held(Some(Discard::End));
         }
+        if !part.more {
+            self.end = Some(end);
+        }
         if policy == Policy::Linux || part.is_v6 {
             if self.runs.iter().any(|run| run.0 <= start && end <= run.1) {
                 return Outcome::Held(Some(Discard::Duplicate));
@@ -81,9 +84,6 @@ impl Naive {
             return Outcome::Held(Some(Discard::Duplicate));
         }
         self.parts.push(part.clone());
-        if !part.more {
-            self.end = Some(end);
-        }
         let byte = |(at, owner): (usize, &Option<usize>)| {
             owner.map(|owner| self.parts[owner].payload[at - usize::from(self.parts[owner].offset) * 8])
         };

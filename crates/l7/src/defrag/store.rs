@@ -290,7 +290,7 @@ impl Defragmenter {
     /// Adds a fragment to its datagram. Returns true if the datagram is whole now.
     fn add(&mut self, slot: u32, piece: &Piece, bytes: &[u8]) -> Result<bool, Discard> {
         let payload = bytes.get(piece.payload.clone()).ok_or(Discard::Cut)?;
-        let datagram = &self.datagrams[slot as usize];
+        let datagram = &mut self.datagrams[slot as usize];
         if payload.is_empty() {
             return Err(Discard::Empty);
         }
@@ -308,6 +308,8 @@ impl Defragmenter {
         if is_end_wrong {
             return Err(Discard::End);
         }
+        // Where the datagram ends is known from a duplicate, too: as in the kernel.
+        datagram.has_last |= !piece.more;
         let new = (piece.offset, piece.end);
         let tail = self.segments.get(datagram.segments.last as usize);
         let mut overlapped = 0;
@@ -342,7 +344,6 @@ impl Defragmenter {
         datagram.fragments += 1;
         datagram.ecn |= 1 << piece.ecn;
         datagram.len = datagram.len.max(piece.end);
-        datagram.has_last |= !piece.more;
         Ok(datagram.has_last && datagram.filled == datagram.len)
     }
 

@@ -44,7 +44,7 @@ fn frames() -> Vec<Vec<u8>> {
 
 fn write(folder: &Folder, name: &str) -> Trace {
     let mut trace = Trace::new();
-    let mut writer = Writer::create(&folder.path(name), Some(Container::Pcap), None).unwrap();
+    let mut writer = Writer::create(folder.path(name), Some(Container::Pcap), None).unwrap();
     for (number, frame) in (0..).zip(frames()) {
         let packet = Packet {
             seq: Seq(number),
@@ -65,7 +65,7 @@ fn write(folder: &Folder, name: &str) -> Trace {
 }
 
 fn read(folder: &Folder, name: &str) -> Trace {
-    Trace::load(&mut Reader::open(&folder.path(name)).unwrap(), usize::MAX).unwrap()
+    Trace::load(&mut Reader::open(folder.path(name)).unwrap(), usize::MAX).unwrap()
 }
 
 fn bytes(trace: &Trace) -> Vec<Vec<u8>> {
