@@ -1,4 +1,5 @@
 //! The store of fragments against a naive model, published outcomes, and floods.
+#![allow(clippy::print_stderr)]
 
 mod common;
 
@@ -107,8 +108,11 @@ fn keeps(policy: Policy, old: (usize, usize), new: (usize, usize)) -> bool {
     }
 }
 
+/// A gathered frame and its words.
+type Gathered = (Vec<u8>, Vec<u16>);
+
 /// Takes a fragment. Returns the payload of a datagram that it completes, without headers, and the frame and its words.
-fn take(store: &mut Defragmenter, number: u64, part: &Part) -> (Outcome, Option<(Vec<u8>, Vec<u16>)>) {
+fn take(store: &mut Defragmenter, number: u64, part: &Part) -> (Outcome, Option<Gathered>) {
     let frame = part.frame();
     match store.take(&packet(number, Nanos(number), &frame), &frame) {
         Taken::Whole => panic!("it is a fragment"),

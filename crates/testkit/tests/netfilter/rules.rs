@@ -188,7 +188,7 @@ fn fragments(id: u16, rng: &mut Rng) -> Vec<Step> {
         let end = 8 * (2 + rng.below(units as u64 - 2) as usize);
         all.push(craft::fragment(&packet[..20 + end], 8, end));
     }
-    for at in (1..all.len()).rev().filter(|_| id % 3 > 0) {
+    for at in (1..all.len()).rev().filter(|_| !id.is_multiple_of(3)) {
         all.swap(at, rng.below(at as u64 + 1) as usize);
     }
     // Interface e2 of the layout is the sender's.
