@@ -147,7 +147,8 @@ fn fragments_are_gathered_as_in_the_kernel() {
     sides.sides().load(&rules).expect("it loads");
     let set = parsed(&rules).expect("it is well-formed");
     let mut rng = Rng::new(SEED);
-    let datagrams = if is_deep() { 5_000 } else { 1_000 };
+    // So few that what stays incomplete finds room on both sides.
+    let datagrams = if is_deep() { 3_000 } else { 1_000 };
     let steps: Vec<_> = (0..datagrams).flat_map(|id| fragments(id as u16, &mut rng)).enumerate().collect();
     let (outcomes, difference) = sides.sides().outcomes(&set, &steps);
     if let Some(difference) = difference {
@@ -162,7 +163,7 @@ fn fragments_are_gathered_as_in_the_kernel() {
 
 /// A datagram in fragments.
 fn fragments(id: u16, rng: &mut Rng) -> Vec<Step> {
-    let (src, dst) = ((IpAddr::from([10, 0, 0, 2]), 1000), (IpAddr::from([8, 0, 0, 5]), 53));
+    let (src, dst) = ((IpAddr::from([10, 0, 0, 2 + (id % 100) as u8]), 1000), (IpAddr::from([8, 0, 0, 5]), 53));
     // UDP has a length, which another end would make wrong.
     let (len, has_ends) = (40 + rng.below(200) as usize, rng.chance(0.1));
     let mut packet = if has_ends { craft::ip(src.0, dst.0, 99, &vec![7; len]) } else { craft::udp(src, dst, len) };
