@@ -171,8 +171,8 @@ impl<R: Receive> Gathering<R> {
 
     /// Replaces fragments by the datagrams that they complete, and takes the others out of the batch.
     fn gather(&mut self, batch: &mut Batch) {
-        let Some(first) = batch.packets().first().map(|packet| packet.seq.0) else { return };
         batch.gathered_mut().clear();
+        let Some(first) = batch.packets().first().map(|packet| packet.seq.0) else { return };
         self.holes.clear();
         if self.renumbers && self.held > 0 {
             batch.gathered_mut().lower(Seq(first - self.held), self.held);
@@ -196,7 +196,7 @@ impl<R: Receive> Gathering<R> {
                     batch.gathered_mut().push(Seq(if self.renumbers { seq - self.held } else { seq }), words);
                 }
             }
-            if self.renumbers {
+            if self.renumbers && self.held > 0 {
                 batch.packets_mut()[index].seq = Seq(seq - self.held);
             }
         }
