@@ -207,6 +207,9 @@ pub trait Program: Send + Sync {
     /// True if it keeps flows in flow tables.
     fn keeps_flows(&self) -> bool;
 
+    /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
+    fn wants_whole_datagrams(&self) -> bool;
+
     /// A note for the operator if the configuration is probably a mistake; see [`nf::NetworkFunction::remark`].
     fn remark(&self, fates: &Fates<'_>) -> Option<String>;
 
@@ -353,6 +356,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn keeps_flows(&self) -> bool {
         N::Flow::STORED
+    }
+
+    fn wants_whole_datagrams(&self) -> bool {
+        self.0.wants_whole_datagrams()
     }
 
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {

@@ -691,6 +691,11 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         Ok(Some(Report { title: "rules".into(), columns, rows }))
     }
 
+    /// The kernel gathers fragments in front of its connection tracking.
+    fn wants_whole_datagrams(&self) -> bool {
+        self.compiled.tracks
+    }
+
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
         if self.compiled.sets.iter().all(Option::is_none) {
             return Some("rules runs without rules, so it forwards everything: give them with --rules FILE".into());

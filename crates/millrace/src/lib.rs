@@ -11,7 +11,7 @@
 pub use catalogue::{self, cases, config};
 #[cfg(feature = "cli")]
 pub use iptables;
-pub use {efsm, engine, flow, functions, lab, memory, nf, packet, port, synth};
+pub use {efsm, engine, flow, functions, l7, lab, memory, nf, packet, port, synth};
 
 /// Tools for testing a function: frames, traces, the naive engine, and the check that every engine agrees.
 pub mod testkit {

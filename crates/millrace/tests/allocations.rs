@@ -14,13 +14,14 @@ use millrace::engine::{
 };
 use millrace::flow::EntryGuard;
 use millrace::functions::{Catalogued, Visitor, ddos, each};
+use millrace::l7::defrag::{DefragmentedQueue, Limits, Policy};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
 use millrace::port::{
-    Batch, Loops, Opened, Packet, Port, PortError, Received, Renumber, Replay, Stream, Trace, Transmit,
+    Batch, Fate, Loops, Opened, Packet, Port, PortError, Receive, Received, Renumber, Replay, Stream, Trace, Transmit,
 };
 use millrace::prelude::*;
-use millrace::synth::{Params, Profile, Synth};
+use millrace::synth::{Build, Params, Profile, Synth};
 
 /// Counts what the system's allocator is asked for.
 struct Counting;
@@ -204,6 +205,46 @@ impl Port for OneStream {
 
 /// Whole runs, threads and all: what is allocated doesn't grow with the packets. By itself, as the counter
 /// is everybody's: `cargo test --test allocations -- --ignored`.
+#[test]
+fn fragments_are_gathered_and_cut_without_allocating() {
+    let mut trace = Trace::new();
+    let template = traces()[0].1.packets()[0];
+    let datagrams: Vec<_> = (0..200_u16)
+        .map(|id| Build::udp("10.0.0.1:1", "10.0.0.2:2").id(id).payload(usize::from(id) * 40 + 900).fragments(576))
+        .collect();
+    // The fragments of 20 datagrams are mixed; the last fragment of every tenth is missing.
+    for group in datagrams.chunks(20) {
+        for nth in 0..20 {
+            for (number, frame) in group.iter().enumerate().filter_map(|(at, all)| Some((at, all.get(nth)?))) {
+                if number % 10 == 0 && nth + 1 == group[number].len() {
+                    continue;
+                }
+                let (seq, time) = (Seq(trace.len() as u64), Nanos::from_millis(trace.len() as u64 * 10));
+                trace.push(Packet { seq, time, wire_len: frame.len() as u32, ..template }, frame);
+            }
+        }
+    }
+    let trace = Arc::new(trace);
+    let mut replay =
+        Replay::new(Arc::clone(&trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
+    let mut queue = DefragmentedQueue::new(replay.queues(1).remove(0), Policy::Linux, Limits::default());
+    let (mut batch, mut allocated) = (Batch::default(), 0);
+    loop {
+        let before = BY_THREAD.get();
+        if queue.receive(&mut batch).unwrap() == Received::End {
+            break;
+        }
+        batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(0));
+        queue.transmit(&mut batch).unwrap();
+        if queue.counts().fragments > WARM * trace.len() as u64 {
+            allocated += BY_THREAD.get() - before;
+        }
+    }
+    let counts = queue.counts();
+    assert_eq!(counts.fragments, (WARM + WATCHED) * trace.len() as u64);
+    assert_eq!((counts.datagrams, allocated), ((WARM + WATCHED) * 180, 0), "{counts:?}");
+}
+
 #[test]
 #[ignore = "counts for the whole process; run by the test below in a process of its own"]
 fn runs_allocate_at_their_start_alone() {

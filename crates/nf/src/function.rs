@@ -165,6 +165,11 @@ pub trait NetworkFunction:
     /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection): engines then call `key`.
     fn packet_set(&self) -> PacketSet;
 
+    /// True if the function needs whole IP datagrams: commands then gather fragments in front of it, unless the user says otherwise.
+    fn wants_whole_datagrams(&self) -> bool {
+        false
+    }
+
     /// The number of flows that the tables hold.
     fn sizing(&self) -> Sizing;
 

@@ -10,6 +10,7 @@ use locality::prefetch;
 use memmap2::Mmap;
 use packet::{LinkType, Nanos, Seq};
 
+use crate::gathered::Gathered;
 use crate::pcap::{Interfaces, Restamped};
 
 /// Packets in arrival order, and the memory that holds their bytes.
@@ -24,6 +25,7 @@ pub struct Batch {
     /// Length of the memory before packets were replaced by longer ones, which are stored after it.
     filled: Option<usize>,
     origin: Origin,
+    gathered: Gathered,
 }
 
 /// Facts about the capture that packets come from, for the writer of a capture.
@@ -221,6 +223,7 @@ impl Batch {
         self.lent = None;
         self.filled = None;
         self.origin.restamped.clear();
+        self.gathered.clear();
     }
 
     /// Removes the packets for which `keep` returns false; the others keep their order.
@@ -379,6 +382,7 @@ impl Batch {
         self.packets.clear();
         self.lent = None;
         self.origin.restamped.clear();
+        self.gathered.clear();
         match Arc::get_mut(block) {
             Some(Block::Filled(filled)) => mem::swap(&mut self.memory, filled),
             Some(buffers @ Block::Buffers(_)) => *buffers = Block::Filled(Vec::new()),
@@ -432,6 +436,20 @@ impl Batch {
             (_, others) => self.origin.interfaces.clone_from(others),
         }
         self.origin.restamped.clone_from(&other.origin.restamped);
+        self.gathered.copy_from(&other.gathered);
+    }
+
+    /// What a wrapper of a port remembers about the packets.
+    #[inline]
+    #[must_use]
+    pub const fn gathered(&self) -> &Gathered {
+        &self.gathered
+    }
+
+    /// What a wrapper of a port remembers about the packets, for writing.
+    #[inline]
+    pub const fn gathered_mut(&mut self) -> &mut Gathered {
+        &mut self.gathered
     }
 
     /// Adds packet `index` of `other`, steered by `bucket`. Bytes in memory that both batches borrow, because one was [cleared

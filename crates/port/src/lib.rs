@@ -31,6 +31,7 @@
 mod batch;
 mod error;
 mod faulty;
+mod gathered;
 mod memory;
 pub mod pcap;
 mod queue;
@@ -39,6 +40,7 @@ mod replay;
 pub use batch::{Batch, Block, Fate, Frames, Packet};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
+pub use gathered::Gathered;
 pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
 pub use queue::{
     Opened, Order, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts,

@@ -5,6 +5,7 @@ mod capture;
 mod carrier;
 mod cases;
 mod config;
+mod defrag;
 mod efsm;
 mod functions;
 mod iptables;
@@ -17,6 +18,7 @@ pub use capture::capture;
 pub use carrier::carrier;
 pub use cases::cases;
 pub use config::config;
+pub use defrag::defrag;
 pub use efsm::efsm;
 pub use functions::functions;
 pub use iptables::iptables;
@@ -26,7 +28,7 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 10] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -36,4 +38,5 @@ pub const CHECKS: [(&str, Check); 9] = [
     ("cases", cases),
     ("efsm", efsm),
     ("iptables", iptables),
+    ("defrag", defrag),
 ];

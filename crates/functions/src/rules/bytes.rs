@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use iptables::matches::{Ah, Dccp, Frag, HeaderOptions, Ipv6Header, MacAddress, PacketType, Rt, SctpChunks, U32Test};
 use iptables::{Condition, Interval};
-use packet::{Fragment, Headers, Mac, Network, protocol};
+use packet::{Fragment, Headers, Mac, Network};
 
 use super::sets::mac_number;
 
@@ -114,21 +114,6 @@ impl ByteTests {
         let bits = self.tests.iter().enumerate().map(|(nth, test)| u64::from(test.holds(&packet)) << nth);
         bits.fold(0, |all, bit| all | bit)
     }
-}
-
-/// True for a TCP fragment that begins 8 bytes into its datagram. The kernel drops it when it meets a `tcp` match: it could overwrite
-/// the flags. All other later fragments just don't match.
-#[must_use]
-pub fn overwrites_flags(headers: &Headers, frame: &[u8]) -> bool {
-    if headers.fragment != Fragment::Later || headers.protocol != protocol::TCP {
-        return false;
-    }
-    Packet::of(headers, frame).is_some_and(|packet| match headers.network {
-        Network::V4(_) => packet.array(6).is_some_and(|[high, low]| (high & 0x1f, low) == (0, 1)),
-        _ => extensions::find(&packet, extensions::FRAGMENT)
-            .and_then(|at| packet.array(at + 2))
-            .is_some_and(|[high, low]| (high, low & 0xf8) == (0, 8)),
-    })
 }
 
 /// A packet from its IP header on.

@@ -2,7 +2,7 @@
 //!
 //! Each answers as the kernel's match does (`net/netfilter/xt_*.c`, `net/ipv4/netfilter/ipt_*.c`, `net/ipv6/netfilter/ip6t_*.c`). A
 //! later fragment has no transport header, and no test of one holds, with or without `!`. The kernel also drops a TCP fragment that
-//! begins at byte 8 when it meets a `tcp` match ([`overwrites_flags`](super::bytes::overwrites_flags) tells which).
+//! begins at byte 8 when it meets a `tcp` match; here that does not hold, as for other later fragments.
 
 mod time;
 

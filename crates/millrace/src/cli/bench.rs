@@ -17,6 +17,7 @@ use nf::Description;
 use port::{HugePages, Trace};
 use serde_json::Value;
 
+use super::defragment::DefragmentOption;
 use super::engines::{self, Choice, Cores};
 use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
@@ -79,6 +80,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    defragment: DefragmentOption,
+    #[command(flatten)]
     table_options: TableOptions,
     #[command(flatten)]
     guard_option: GuardOption,
@@ -93,9 +96,13 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         "suite" => {
             args.source.refuse("suite generates its own traffic")?;
             args.options.refuse("suite")?;
+            args.defragment.refuse("suite")?;
             return suite::perform(args, catalogue);
         }
-        "sweep" => return sweep::perform(args),
+        "sweep" => {
+            args.defragment.refuse("sweep")?;
+            return sweep::perform(args);
+        }
         _ => {}
     }
     let entry = entry(catalogue, &args.function)?;
@@ -104,9 +111,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         refuse_no_folder(folder)?;
     }
     if !args.options.link_loss.is_empty() {
+        args.defragment.refuse("--link-loss")?;
         return loss::perform(args, &*program, entry.description());
     }
     let traffic = args.source.load(args.json)?;
+    let traffic = args.defragment.renumbered(program.wants_whole_datagrams(), traffic, args.json);
     let tables = args.table_options.guarded_tables(&args.guard_option, &*program)?;
     let plan = args.plan(engine::Options { tables, ..engine::Options::default() });
     refuse_too_much(&*program, &setups(&plan))?;

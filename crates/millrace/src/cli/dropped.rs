@@ -63,15 +63,17 @@ impl DroppedArgs {
         files::refuse_same(file, others)
     }
 
-    /// Registers the file and the counters with the capture, if either option is given.
+    /// Registers the file and the counters with the capture, if either option is given. Packets may be longer than those of the capture by
+    /// `growth` bytes.
     pub(super) fn watch(
         &self,
         capture: &mut Capture,
         format: &Format,
         reasons: &'static [&'static str],
+        growth: u32,
     ) -> Result<Option<Watched>, Failed> {
         let writer = match self.file() {
-            Some(file) => Some(Writer::create(file, Some(Container::PcapNg), Some(format))?),
+            Some(file) => Some(Writer::create(file, Some(Container::PcapNg), Some(format))?.growing(growth)),
             None if self.sources => None,
             None => return Ok(None),
         };

@@ -5,6 +5,7 @@ mod bench;
 mod captures;
 mod check;
 mod completions;
+mod defragment;
 mod demo;
 mod dropped;
 mod efsm;

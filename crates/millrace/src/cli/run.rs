@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process, thread};
 
 use engine::{Control, Counters, EngineError, EngineKind, FailedPacket, Failure, Options};
+use l7::defrag::{Defragmented, Limits};
 use nf::{Description, Fates, Reason};
 use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
 use super::captures::{self, PART};
+use super::defragment::DefragmentOption;
 use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
@@ -44,6 +46,7 @@ use catalogue::Catalogue;
   millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
   millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
   millrace run conntrack --sequenced --in seq.pcap --cores 7
+  millrace run nat --config nat.toml --in a.pcap --defragment linux
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
 Ctrl-C finishes the packets already read and leaves a valid output file; a second Ctrl-C exits at once.")]
@@ -86,6 +89,8 @@ pub(super) struct Args {
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    defragment: DefragmentOption,
     #[command(flatten)]
     dropped: DroppedArgs,
     /// Write a session table of the input packets to this file, one row for each session: .csv or .jsonl (`millrace flows --help`
@@ -162,15 +167,24 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }
     refuse_too_much(&*program, &[(kind, cores)])?;
+    let policy = match args.sequenced {
+        true => {
+            args.defragment.refuse("--sequenced")?;
+            None
+        }
+        false => args.defragment.policy(program.wants_whole_datagrams()),
+    };
+    // A datagram may be longer than all packets of the capture.
+    let longer = if policy.is_some() { DATAGRAM_MAX } else { 0 };
     let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;
     let (tap, output) = (recorder.as_ref().map(Recorder::tap), args.output.as_deref());
-    let (mut capture, file) = files::open(input, args.packets, tap, output, args.format, program.growth())?;
+    let (mut capture, file) = files::open(input, args.packets, tap, output, args.format, program.growth() + longer)?;
     capture.write_ports();
     if !args.sequenced {
         capture.refuse_mixed_links()?;
     }
     let format = capture.reader().format();
-    let watched_drops = args.dropped.watch(&mut capture, &format, description.drop_reasons)?;
+    let watched_drops = args.dropped.watch(&mut capture, &format, description.drop_reasons, longer)?;
 
     detail(|| {
         let on = counted(cores as u64, "core", "cores");
@@ -185,11 +199,21 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
     let progress = Progress::watch(args.json, &args.function, sample);
     let place = PanicPlace::watch();
+    let mut fragments = None;
     let outcome = if args.sequenced {
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
-        thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait())
+        match policy {
+            Some(policy) => {
+                let mut gathering = Defragmented::new(&mut capture, policy, Limits::default());
+                let outcome =
+                    thread::scope(|scope| program.start(scope, kind, cores, options, &mut gathering, &control).wait());
+                fragments = Some(gathering.totals().get());
+                outcome
+            }
+            None => thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait()),
+        }
     };
     let place = place.take();
     drop(progress);
@@ -211,6 +235,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         clock_steps_back: capture.reader().clock_steps_back(),
         stamps_not_believed: capture.reader().stamps_not_believed(),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
+        fragments: policy.zip(fragments),
         dropped: watched_drops.map(Watched::take),
         dropped_file: args.dropped.file(),
         remark: (counters.received > 0).then(|| program.remark(&fates)).flatten(),
@@ -237,6 +262,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         Some(error) => Err(report(error, place, args)),
     }
 }
+
+/// The longest IP datagram, in bytes.
+const DATAGRAM_MAX: u32 = 65_535;
 
 /// Refuses an outcome with undeclared drop reasons, because they have no name.
 fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {

@@ -12,6 +12,7 @@ use port::Trace;
 use port::pcap::Writer;
 use serde_json::{Value, json};
 
+use super::defragment::DefragmentOption;
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::steering_options::SteeringOptions;
@@ -61,6 +62,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    defragment: DefragmentOption,
+    #[command(flatten)]
     table_options: TableOptions,
     #[command(flatten)]
     guard_option: GuardOption,
@@ -83,6 +86,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     signals::exit_on_interrupt("nothing was verified; the traffic was still being read");
     let traffic = args.source.load(args.json)?;
+    let traffic = args.defragment.renumbered(program.wants_whole_datagrams(), traffic, args.json);
     let mut options =
         Options { tables: args.table_options.guarded_tables(&args.guard_option, &*program)?, ..Options::default() };
     args.steering_options.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
@@ -243,7 +247,7 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
             args.function,
             args.source.again(),
             args.configuration.again(),
-            args.table_options.again() + &args.guard_option.again(),
+            args.table_options.again() + &args.guard_option.again() + &args.defragment.again(),
             args.steering_options.again(*engine),
         );
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod dropped;
 pub(crate) mod flame;
+pub(crate) mod fragments;
 pub(crate) mod number;
 pub(crate) mod origin;
 pub(crate) mod outcome;

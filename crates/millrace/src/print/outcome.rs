@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
+use l7::defrag::{Counts, Policy};
 use nf::{Cell, Description, Report};
 use packet::LinkType;
 use serde_json::{Map, Value, json};
 
 use super::dropped::{self, Dropped};
+use super::fragments::{json as fragments_json, told};
 use super::number::{bytes, count, counted, percent, rate, span};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
@@ -40,6 +42,8 @@ pub(crate) struct Run<'a> {
     pub(crate) stamps_not_believed: u64,
     /// Unsupported link types, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
+    /// How fragments were gathered, and their counts, if they were.
+    pub(crate) fragments: Option<(Policy, Counts)>,
     /// Sources of dropped packets, if requested; and the file of `--dropped`.
     pub(crate) dropped: Option<Vec<Dropped>>,
     pub(crate) dropped_file: Option<&'a Path>,
@@ -61,6 +65,9 @@ impl Run<'_> {
             out += &style.warn("interrupted: only the packets read so far are counted\n\n");
         }
         out += &fates(counters, self.description, self.dropped.as_deref(), style);
+        if let Some((_, counts)) = self.fragments.filter(|(_, counts)| counts.fragments > 0) {
+            out += &format!("  {}\n", told(&counts));
+        }
         out += &self.flows(style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
@@ -196,6 +203,7 @@ impl Run<'_> {
             "input": self.input,
             "output": self.output.map(|path| path.display().to_string()),
             "packets": packets(counters, self.description),
+            "fragments": self.fragments.as_ref().map(|(policy, counts)| fragments_json(*policy, counts)),
             "flows": {
                 "opened": flows.opened, "closed": flows.closed, "expired": flows.expired, "evicted": flows.evicted,
                 "orphaned": flows.orphaned, "early_dropped": flows.early_dropped, "limited": flows.limited, "alive": flows_alive, "high_water": flows_high_water,

@@ -31,6 +31,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("cases", case_files()),
         ("efsm", programs()),
         ("iptables", rule_sets()),
+        ("defrag", fragments()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -55,6 +56,30 @@ fn programs() -> Vec<Vec<u8>> {
     ];
     let packets: Vec<u8> = (0..96_u8).map(|at| at.wrapping_mul(37)).collect();
     all.iter().map(|text| [text.as_bytes(), &[0], &packets].concat()).collect()
+}
+
+/// Datagrams in fragments, in order and not, with copies and overlaps, for each policy and both limits.
+fn fragments() -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for (number, (a, b)) in [(A4, B4), (A6, B6)].into_iter().enumerate() {
+        let one = Build::udp(a, b).id(7).payload(150).fragments(if number == 0 { 68 } else { 96 });
+        let other = Build::udp(b, a).id(8).payload(60).fragments(if number == 0 { 44 } else { 72 });
+        let mut frames = Frames::default();
+        for (index, frame) in one.iter().rev().chain(&other).enumerate() {
+            frames.push(Nanos(1 << (20 + index)), frame);
+        }
+        frames.push(Nanos(1 << 40), &other[0]);
+        all.push(frames);
+        let mut overlaps = Frames::default();
+        for (offset, more, len) in [(0, true, 24), (32, true, 16), (8, true, 32), (0, true, 24), (48, false, 9)] {
+            overlaps.build(Nanos(1 << 20), &Build::udp(a, b).id(9).fragment(offset, more).payload(len));
+        }
+        all.push(overlaps);
+    }
+    let inputs = all.iter().map(encode).enumerate();
+    inputs
+        .flat_map(|(nth, input)| [nth as u8, nth as u8 | 0x80].map(|choice| [&[choice], &input[..]].concat()))
+        .collect()
 }
 
 /// Rule sets, command lines and sets of addresses.

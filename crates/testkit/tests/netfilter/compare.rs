@@ -76,7 +76,7 @@ fn check_kernel(step: &Step, kernel: &Outcome) -> Option<String> {
     match (kernel.came_out.len(), step.expected.kernel, step.fragment) {
         (0, false, _) | (1, true, _) => None,
         // The kernel waits for all fragments and forwards them together.
-        (_, true, Some(_)) => None,
+        (2, true, Some(_)) => None,
         (count, ..) => Some(format!("the kernel lets {count} packets out")),
     }
 }

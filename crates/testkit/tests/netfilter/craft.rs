@@ -288,10 +288,10 @@ fn checksum_at(seen: &View) -> Option<usize> {
     }
 }
 
-/// Computes all checksums again.
+/// Computes all checksums again. That of a datagram in fragments stays.
 pub(crate) fn finish(packet: &mut [u8]) {
     let seen = view(packet);
-    if let Some(at) = checksum_at(&seen) {
+    if let Some(at) = checksum_at(&seen).filter(|_| !seen.fragment) {
         packet[at..at + 2].fill(0);
         let start = if seen.protocol == ICMP { 0 } else { pseudo(packet, &seen) };
         let value = !fold(start + u32::from(sum(&packet[seen.transport..])));

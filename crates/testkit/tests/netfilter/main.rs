@@ -3,6 +3,7 @@
 
 mod compare;
 mod craft;
+mod gather;
 mod kernel;
 mod matches;
 mod ours;

@@ -6,6 +6,7 @@ use millrace_testkit::Driver;
 use nf::{Function, PortId, Verdict};
 use packet::{LinkType, Nanos};
 
+use crate::gather::Gatherer;
 use crate::player::Router;
 use crate::script::{Scenario, Side};
 
@@ -13,18 +14,20 @@ use crate::script::{Scenario, Side};
 pub(crate) struct Ours<N: Function, F: Fn(&Scenario) -> N> {
     build: F,
     driver: Option<Driver<N>>,
+    fragments: Gatherer,
     packets: u64,
 }
 
 impl<N: Function, F: Fn(&Scenario) -> N> Ours<N, F> {
-    pub(crate) const fn new(build: F) -> Self {
-        Self { build, driver: None, packets: 0 }
+    pub(crate) fn new(build: F) -> Self {
+        Self { build, driver: None, fragments: Gatherer::new(), packets: 0 }
     }
 }
 
 impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
     fn begin(&mut self, scenario: &Scenario) {
         self.driver = Some(Driver::new((self.build)(scenario)));
+        self.fragments = Gatherer::new();
         self.packets = 0;
     }
 
@@ -36,18 +39,21 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         // Two packets never have the same time, even in the same millisecond.
         self.packets += 1;
         let time = Nanos::from_secs(1_000_000) + Nanos::from_millis(at_ms) + Nanos::from_micros(self.packets);
-        let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
-        match driver.packet(time, parsed.as_ref(), &frame) {
-            Verdict::Drop(_) => vec![],
+        let Some(mut whole) = self.fragments.take(time, frame) else { return vec![] };
+        let frame = &mut whole.frame;
+        let parsed = packet::parse(LinkType::Ethernet, frame, frame.len() as u32, from as u16);
+        let port = match driver.packet(time, parsed.as_ref(), frame) {
+            Verdict::Drop(_) => return vec![],
             verdict @ (Verdict::Reply(_) | Verdict::Transform { .. }) => panic!("a {verdict:?} was not asked for"),
-            Verdict::Forward(port) => vec![(side(from, port), frame[14..].to_vec())],
+            Verdict::Forward(port) => port,
             Verdict::Rewrite { port, rewrite } => {
                 if let Ok(headers) = &parsed {
-                    rewrite.apply(&mut frame, headers);
+                    rewrite.apply(frame, headers);
                 }
-                vec![(side(from, port), frame[14..].to_vec())]
+                port
             }
-        }
+        };
+        whole.leave().into_iter().map(|packet| (side(from, port), packet)).collect()
     }
 }
 

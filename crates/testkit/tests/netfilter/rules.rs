@@ -24,21 +24,22 @@ mod shrink;
 mod time;
 mod traffic;
 
+use std::net::IpAddr;
 use std::time::Instant;
 
-use case::Rules;
+use case::{Rules, Step};
 use iptables::{Family, RuleSet};
 use kernel_rules::{KernelRules, Tool};
 use layout::Layout;
+use millrace_testkit::Rng;
 use play::{Match, Tally, parsed, report};
 use runner::RuleRunner;
 use traffic::Traffic;
 
+use crate::craft;
+
 /// The seed of all packets and random rule sets.
 const SEED: u64 = 0x1ab5;
-
-/// True if our function gathers fragments as the kernel's tracking does: then the cases about them run.
-const GATHERS_FRAGMENTS: bool = false;
 
 /// Most differences that one test reports.
 const REPORTS_MAX: usize = 5;
@@ -107,8 +108,7 @@ fn is_deep() -> bool {
 #[test]
 fn facts_hold() {
     let Some(tool) = tool() else { return };
-    let mut facts = facts::read(include_str!("rules/facts.txt"));
-    facts.retain(|fact| GATHERS_FRAGMENTS || !fact.name.starts_with("fragments"));
+    let facts = facts::read(include_str!("rules/facts.txt"));
     let layout = facts::layout();
     let mut sides = Sides::new("facts", layout.clone(), Family::V4, tool);
     let mut wrong = Vec::new();
@@ -134,6 +134,66 @@ fn facts_hold() {
     let steps: usize = facts.iter().map(|fact| fact.steps.len()).sum();
     eprintln!("rules: {} cases by hand, {steps} packets", facts.len());
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Fragments in any order, with copies, overlaps and other ends: the same datagrams come out, in the same fragments.
+#[test]
+fn fragments_are_gathered_as_in_the_kernel() {
+    let Some(tool) = tool() else { return };
+    let layout = facts::layout();
+    let mut sides = Sides::new("fragments", layout, Family::V4, tool);
+    let text = "*filter\n-A FORWARD -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n".to_owned();
+    let rules = Rules { family: Family::V4, text, sets: String::new() };
+    sides.sides().load(&rules).expect("it loads");
+    let set = parsed(&rules).expect("it is well-formed");
+    let mut rng = Rng::new(SEED);
+    // So few that what stays incomplete finds room on both sides.
+    let datagrams = if is_deep() { 3_000 } else { 1_000 };
+    let steps: Vec<_> = (0..datagrams).flat_map(|id| fragments(id as u16, &mut rng)).enumerate().collect();
+    let (outcomes, difference) = sides.sides().outcomes(&set, &steps);
+    if let Some(difference) = difference {
+        let at = difference.step.unwrap_or(0);
+        let before = &steps[at.saturating_sub(12)..=at];
+        panic!("{}", report("fragments", &rules, &sides.layout, before, &difference));
+    }
+    let gathered = outcomes.iter().filter(|outcome| !outcome.left.is_empty()).count();
+    eprintln!("rules: {} fragments, {gathered} of {datagrams} datagrams came out", steps.len());
+    assert!((datagrams / 5..datagrams * 9 / 10).contains(&gathered), "{gathered} datagrams came out");
+}
+
+/// A datagram in fragments.
+fn fragments(id: u16, rng: &mut Rng) -> Vec<Step> {
+    let (src, dst) = ((IpAddr::from([10, 0, 0, 2 + (id % 100) as u8]), 1000), (IpAddr::from([8, 0, 0, 5]), 53));
+    // UDP has a length, which another end would make wrong.
+    let (len, has_ends) = (40 + rng.below(200) as usize, rng.chance(0.1));
+    let mut packet = if has_ends { craft::ip(src.0, dst.0, 99, &vec![7; len]) } else { craft::udp(src, dst, len) };
+    packet[4..6].copy_from_slice(&id.to_be_bytes());
+    let payload = packet.len() - 20;
+    let units = payload / 8;
+    let mut cuts: Vec<usize> = (0..1 + rng.below(4)).map(|_| 8 * (1 + rng.below(units as u64 - 1) as usize)).collect();
+    cuts.extend([0, payload]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut all: Vec<_> = cuts.windows(2).map(|ends| craft::fragment(&packet, ends[0], ends[1] - ends[0])).collect();
+    for _ in 0..rng.below(3) {
+        all.push(all[rng.below(all.len() as u64) as usize].clone());
+    }
+    if rng.chance(0.4) {
+        let start = 8 * rng.below(units as u64) as usize;
+        let len = 8 * (1 + rng.below(6) as usize);
+        if start > 0 || len < payload {
+            all.push(craft::fragment(&packet, start, len));
+        }
+    }
+    if has_ends {
+        let end = 8 * (2 + rng.below(units as u64 - 2) as usize);
+        all.push(craft::fragment(&packet[..20 + end], 8, end));
+    }
+    for at in (1..all.len()).rev().filter(|_| !id.is_multiple_of(3)) {
+        all.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    // Interface e2 of the layout is the sender's.
+    all.into_iter().map(|packet| Step::Send { from: 2, packet }).collect()
 }
 
 #[test]

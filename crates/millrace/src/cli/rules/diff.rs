@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::machine::Machine;
 use super::outcome::{forwarded, verdict};
+use crate::cli::defragment::DefragmentOption;
 use crate::cli::failure::{Failed, OUTCOME};
 use crate::cli::traffic::Source;
 use crate::print::number::{count, counted};
@@ -36,6 +37,8 @@ pub(super) struct Args {
     machine: Machine,
     #[command(flatten)]
     source: Source,
+    #[command(flatten)]
+    defragment: DefragmentOption,
     /// Maximum number of lines by addresses and ports
     #[arg(long, default_value = "20", value_name = "NUMBER")]
     most: usize,
@@ -55,7 +58,8 @@ struct Group {
 
 pub(super) fn diff(args: &Args) -> Result<(), Failed> {
     let (old, new) = (args.machine.with(&args.old)?, args.machine.with(&args.new)?);
-    let traffic = args.source.load(args.json)?;
+    let wants = old.wants_whole_datagrams() || new.wants_whole_datagrams();
+    let traffic = args.defragment.gathered(wants, args.source.load(args.json)?, args.json);
     let (mut old, mut new) = (Driver::new(old), Driver::new(new));
     let mut groups: Vec<Group> = Vec::new();
     let mut known: BTreeMap<(Option<FiveTuple>, String, String), usize> = BTreeMap::new();

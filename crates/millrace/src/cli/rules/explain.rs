@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::machine::Machine;
 use super::outcome::{self, forwarded};
+use crate::cli::defragment::DefragmentOption;
 use crate::cli::failure::Failed;
 use crate::cli::traffic::Source;
 use crate::print::number::{count, counted};
@@ -38,7 +39,9 @@ pub(super) struct Args {
     machine: Machine,
     #[command(flatten)]
     source: Source,
-    /// Number of the packet, from 1, among those that are taken
+    #[command(flatten)]
+    defragment: DefragmentOption,
+    /// Number of the packet, from 1, among those that are taken. Of a datagram in fragments, that of the fragment that completes it
     #[arg(long, value_name = "NUMBER")]
     packet: Option<u64>,
     /// Print JSON
@@ -78,19 +81,20 @@ impl Trace for Recorder {
 pub(super) fn explain(args: &Args) -> Result<(), Failed> {
     let rules = args.machine.with(&args.rules)?;
     let traffic = args.source.load(args.json)?;
+    let packets = traffic.trace.len() as u64;
+    let traffic = args.defragment.gathered(rules.wants_whole_datagrams(), traffic, args.json);
     let Some(number) = args.packet else {
         let mut driver = Driver::new(rules);
         driver.run_trace(&traffic.trace);
         return print_counters(&driver, args.json);
     };
-    let packets = traffic.trace.len() as u64;
     if number == 0 || number > packets {
         let (number, packets) = (count(number), counted(packets, "packet", "packets"));
         return Err(Failed::usage(format_args!("--packet {number}: {} has {packets}", traffic.name)));
     }
     let recorder = Recorder::default();
     let mut driver = Driver::new(rules.traced(recorder.clone()));
-    for (packet, bytes) in traffic.trace.iter().take(number as usize) {
+    for (packet, bytes) in traffic.trace.iter() {
         let is_last = packet.seq.0 + 1 == number;
         if is_last {
             recorder.begin();
@@ -104,7 +108,10 @@ pub(super) fn explain(args: &Args) -> Result<(), Failed> {
             };
         }
     }
-    Ok(())
+    Err(Failed::usage(format_args!(
+        "--packet {}: a fragment, which the rules don't see by itself; give the packet that completes its datagram, or --defragment off",
+        count(number)
+    )))
 }
 
 fn print_counters(driver: &Driver<Rules>, as_json: bool) -> Result<(), Failed> {

@@ -89,6 +89,11 @@ impl Ports {
             clear_checksum(&mut kernel[at..]);
             clear_checksum(&mut ours[at..]);
         }
+        if our_seen.fragment && !our_seen.later_fragment && (our_seen.src, our_seen.dst) != (seen.src, seen.dst) {
+            // It covers the ports, and can't be computed anew without the other fragments.
+            clear_checksum(&mut kernel);
+            clear_checksum(&mut ours);
+        }
         craft::finish(&mut kernel);
         craft::finish(&mut ours);
         let at = kernel.iter().zip(&ours).position(|(theirs, mine)| theirs != mine);

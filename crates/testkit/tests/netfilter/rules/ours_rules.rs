@@ -6,13 +6,14 @@ use engine::{EngineKind, Options};
 use iptables::RuleSet;
 use lab::conformance::{Plan, verify};
 use millrace_testkit::Driver;
-use nf::{NetworkFunction, Reply, Verdict};
+use nf::{NetworkFunction, PortId, Reply, Verdict};
 use packet::{Headers, LinkType, Nanos, Seq};
 use port::{Fate, Packet, Trace};
 
 use super::case::Rules;
 use super::layout::Layout;
 use super::runner::{Outcome, RuleRunner};
+use crate::gather::{Gatherer, Whole};
 
 /// The drop reason of packets that have passed INPUT.
 const TO_ROUTER: &str = "to-router";
@@ -24,14 +25,24 @@ const FLOWS_MAX: i64 = 4_096;
 pub(crate) struct OursRules {
     layout: Layout,
     driver: Option<Driver<functions::rules::Rules>>,
+    fragments: Gatherer,
     is_v6: bool,
-    /// All packets since the rule set was loaded.
+    /// Packets injected since then, fragments too.
+    injected: u64,
+    /// All packets since the rule set was loaded, with datagrams in place of fragments.
     trace: Trace,
 }
 
 impl OursRules {
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self { layout: layout.clone(), driver: None, is_v6: false, trace: Trace::new() }
+        Self {
+            layout: layout.clone(),
+            driver: None,
+            fragments: Gatherer::new(),
+            is_v6: false,
+            injected: 0,
+            trace: Trace::new(),
+        }
     }
 }
 
@@ -40,16 +51,24 @@ impl RuleRunner for OursRules {
         let configuration = configuration(rules, &self.layout);
         let config: functions::rules::Config = toml::from_str(&configuration).map_err(|error| error.to_string())?;
         self.driver = Some(Driver::new(functions::rules::Rules::new(&config)));
+        self.fragments = Gatherer::new();
         self.is_v6 = rules.family == iptables::Family::V6;
-        self.trace = Trace::new();
+        (self.trace, self.injected) = (Trace::new(), 0);
         Ok(())
     }
 
     fn inject(&mut self, from: usize, packet: &[u8]) -> Outcome {
         let driver = self.driver.as_mut().expect("a rule set is loaded");
-        let mut frame = frame(from, packet);
+        let frame = frame(from, packet);
+        self.injected += 1;
+        let time = Nanos::from_secs(1_000_000) + Nanos::from_micros(self.injected);
+        let whole = match driver.function().wants_whole_datagrams() {
+            true => self.fragments.take(time, frame),
+            false => Some(Whole::new(frame)),
+        };
+        let Some(mut whole) = whole else { return Outcome::default() };
+        let frame = &mut whole.frame;
         let number = self.trace.len() as u64;
-        let time = Nanos::from_secs(1_000_000) + Nanos::from_micros(number + 1);
         let packet = Packet {
             seq: Seq(number),
             time,
@@ -61,18 +80,20 @@ impl RuleRunner for OursRules {
             bucket: 0,
             fate: Fate::Pending,
         };
-        self.trace.push(packet, &frame);
-        let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
-        let verdict = driver.packet(time, parsed.as_ref(), &frame);
+        self.trace.push(packet, frame);
+        let parsed = packet::parse(LinkType::Ethernet, frame, frame.len() as u32, from as u16);
+        let verdict = driver.packet(time, parsed.as_ref(), frame);
         let mut outcome = Outcome::default();
         let Ok(headers) = parsed else { return outcome };
         match verdict {
-            Verdict::Forward(port) => outcome.left.push((usize::from(port.0), frame.split_off(14))),
+            Verdict::Forward(port) => outcome.left.extend(left(port, whole)),
             Verdict::Rewrite { port, rewrite } => {
-                rewrite.apply(&mut frame, &headers);
-                outcome.left.push((usize::from(port.0), frame.split_off(14)));
+                rewrite.apply(frame, &headers);
+                outcome.left.extend(left(port, whole));
             }
-            Verdict::Reply(reply) => outcome.left.extend(answered(reply, frame, &headers).map(|answer| (from, answer))),
+            Verdict::Reply(reply) => {
+                outcome.left.extend(answered(reply, whole.frame, &headers).map(|answer| (from, answer)));
+            }
             Verdict::Drop(reason) => {
                 outcome.delivered =
                     usize::from(reason.name(<functions::rules::Rules>::DESCRIPTION.drop_reasons) == TO_ROUTER);
@@ -107,6 +128,11 @@ fn engines_agree(function: &functions::rules::Rules, trace: &Trace) -> Result<()
         Some(mismatch) => Err(format!("an engine doesn't do as `sequential`: {mismatch:?}")),
         None => Ok(()),
     }
+}
+
+/// The packets that leave, each with the number of its interface.
+fn left(port: PortId, whole: Whole) -> impl Iterator<Item = (usize, Vec<u8>)> {
+    whole.leave().into_iter().map(move |packet| (usize::from(port.0), packet))
 }
 
 /// The frame as it comes in by the interface.

@@ -116,7 +116,21 @@ impl<'a> Traffic<'a> {
         // Of a host's packets to itself the kernel finds the answer's tuple first.
         let dst = if src == dst { self.own[usize::from(self.own[0] == src)] } else { dst };
         let packet = self.packet(src, dst, &wish);
+        let packet = if self.is_v4 && self.rng.chance(0.05) { self.first_fragment(from, packet) } else { packet };
         Step::Send { from, packet }
+    }
+
+    /// Cuts a datagram of UDP behind its header. The rest waits to be sent.
+    fn first_fragment(&mut self, from: usize, mut packet: Vec<u8>) -> Vec<u8> {
+        const HEADERS: usize = 28;
+        if craft::view(&packet).protocol != UDP || packet.len() <= HEADERS {
+            return packet;
+        }
+        packet[4..6].copy_from_slice(&(self.rng.bits() as u16).to_be_bytes());
+        let [first, rest] = [(0, 8), (8, packet.len() - HEADERS)].map(|(at, len)| craft::fragment(&packet, at, len));
+        let (sent, waits) = if self.rng.chance(0.8) { (first, rest) } else { (rest, first) };
+        self.waiting.push(Step::Send { from, packet: waits });
+        sent
     }
 
     /// Notes what a step brought out, to answer it later.

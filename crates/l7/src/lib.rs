@@ -1,0 +1,5 @@
+//! Streams made of packets. For now: IP defragmentation, in [`defrag`].
+
+#![forbid(unsafe_code)]
+
+pub mod defrag;
