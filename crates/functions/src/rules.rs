@@ -209,7 +209,7 @@ impl<T: Trace> Rules<T> {
         let (now, counts) = (cx.now(), cx.counts());
         let moment = self.moment(cx, meta);
         let mut begun = None;
-        let mut memo = Memo::NONE;
+        let mut tally = Tally::new(self.compiled.generation);
         let mut walk = self.walk(cx.shared, &mut cx.tx, counts, moment, meta);
         if let Some(fate) = walk.before_tracker()? {
             return Ok(Opened::Refused(walk.verdict(fate)));
@@ -218,9 +218,8 @@ impl<T: Trace> Rules<T> {
         if !walk.is_untracked {
             match self.begin(meta, meta.observation().as_ref(), now) {
                 Ok(entry) => {
-                    let (mut tally, _) = memo.of_rules(self.machine(meta).accounts, self.compiled.generation);
-                    tally.iter_mut().for_each(|tally| tally.count(false, meta.len));
-                    let entry = Some(begun.insert(entry));
+                    tally.count(false, meta.len);
+                    let (entry, tally) = (Some(begun.insert(entry)), Some(&mut tally));
                     track = Track { state: Seen::New, is_reply: false, is_new: true, entry, tally, tuples: None };
                 }
                 Err(state) => track.state = state,
@@ -231,7 +230,10 @@ impl<T: Trace> Rules<T> {
         let verdict = walk.verdict(fate);
         let is_let_in = matches!(fate, Fate::Out | Fate::Router);
         Ok(match begun {
-            Some(entry) if is_let_in => Opened::Flow(FlowEntry { entry, first: First::of(&verdict), memo }),
+            Some(entry) if is_let_in => {
+                let tally = self.machine(meta).accounts.then_some(&tally);
+                Opened::Flow(FlowEntry { entry, memo: Memo::of_first(First::of(&verdict), tally) })
+            }
             Some(_) | None => Opened::Refused(verdict),
         })
     }
@@ -298,11 +300,15 @@ impl<T: Trace> Rules<T> {
             walk.view = view;
         }
         let entry = state.has_connection().then_some(&mut flow.entry);
-        let (mut tally, shortcuts) = flow.memo.of_rules(self.machine(meta).accounts, generation);
-        if matches!(state, Seen::New | Seen::Established) {
-            tally.iter_mut().for_each(|tally| tally.count(is_reply, meta.len));
+        let is_counted = matches!(state, Seen::New | Seen::Established);
+        let mut tally = None;
+        if self.machine(meta).accounts {
+            let packet = is_counted.then_some((is_reply, meta.len));
+            tally = Some(flow.memo.tally(packet)).filter(|_| state.has_connection());
+        } else {
+            flow.memo.drop_tally();
         }
-        let tally = tally.filter(|_| state.has_connection());
+        let tally = tally.as_mut();
         walk.track = Track { state, is_reply, is_new, entry, tally, tuples: None };
         let fate = walk.behind_tracker()?;
         if is_new && !matches!(fate, Fate::Out | Fate::Router) {
@@ -310,11 +316,8 @@ impl<T: Trace> Rules<T> {
             cx.close();
             return Ok(verdict);
         }
-        if let Some(shortcuts) = shortcuts
-            && !is_new
-            && matches!(state, Seen::New | Seen::Established)
-        {
-            shortcuts[usize::from(is_reply)] = walk.shortcut(fate, generation);
+        if is_counted && !is_new {
+            flow.memo.note(is_reply, walk.shortcut(fate, generation));
         }
         Ok(walk.verdict(fate))
     }
@@ -658,7 +661,7 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         flow: &mut FlowEntry,
         meta: &RulesMeta,
     ) -> Step<Verdict, M> {
-        let Some(verdict) = flow.first.take() else { return self.continue_flow(cx, flow, meta) };
+        let Some(verdict) = flow.memo.take_first() else { return self.continue_flow(cx, flow, meta) };
         // The rules have let the packet in: now the connection is there.
         if let Some(observation) = meta.observation() {
             let outcome = flow.entry.connection.step(&observation, &self.compiled.tracking, cx.now());

@@ -9,60 +9,101 @@ use super::shortcut::Shortcut;
 use super::track::{Entry, Tally};
 use super::walk::TO_ROUTER;
 
-/// The connection of a packet set.
+/// The connection of a packet set. No larger than two cache lines, because new ones are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEntry {
     pub(super) entry: Entry,
-    /// The verdict on the first packet, from when the rules have let it in until its step.
-    pub(super) first: First,
     pub(super) memo: Memo,
 }
+
+const _: () = assert!(size_of::<FlowEntry>() <= 128);
 
 /// What else a flow remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memo {
     /// Short cuts through the rules, by direction.
     Shortcuts([Option<Shortcut>; 2]),
-    /// The tally, where rules ask for it. There are no short cuts then.
-    Tally(Tally),
+    /// Where rules ask for them: packets by direction, then bytes, each as two halves. There are no short cuts then.
+    Counted(First, [[u32; 2]; 4]),
+    /// The verdict on the first packet, from when the rules have let it in until its step.
+    First(First),
 }
 
 impl Memo {
     pub(super) const NONE: Self = Self::Shortcuts([None; 2]);
+
+    /// What is remembered of the first packet of a flow, with its tally if rules ask for one.
+    pub(super) fn of_first(first: First, tally: Option<&Tally>) -> Self {
+        match tally {
+            Some(tally) => Self::Counted(first, halves(tally)),
+            None => Self::First(first),
+        }
+    }
+
+    /// Takes the verdict on the first packet out, if this is its step.
+    #[inline(always)]
+    pub(super) fn take_first(&mut self) -> Option<Verdict> {
+        match self {
+            Self::Shortcuts(_) => None,
+            Self::Counted(first, _) => first.take(),
+            Self::First(first) => {
+                let verdict = first.take();
+                *self = Self::NONE;
+                verdict
+            }
+        }
+    }
 
     /// The short cut of a direction.
     #[inline(always)]
     pub(super) const fn shortcut(&self, is_reply: bool) -> Option<&Shortcut> {
         match self {
             Self::Shortcuts(all) => all[is_reply as usize].as_ref(),
-            Self::Tally(_) => None,
+            Self::Counted(..) | Self::First(_) => None,
         }
     }
 
-    /// The tally if rules ask for it, else the short cuts. The flow keeps that from now on.
+    /// Notes the short cut of a direction. `None` where there is none.
     #[inline]
-    pub(super) fn of_rules(
-        &mut self,
-        accounts: bool,
-        generation: u16,
-    ) -> (Option<&mut Tally>, Option<&mut [Option<Shortcut>; 2]>) {
-        match (accounts, &*self) {
-            (true, Self::Shortcuts(_)) => *self = Self::Tally(Tally::new(generation)),
-            (false, Self::Tally(_)) => *self = Self::NONE,
-            _ => {}
+    pub(super) const fn note(&mut self, is_reply: bool, shortcut: Option<Shortcut>) {
+        if let Self::Shortcuts(all) = self {
+            all[is_reply as usize] = shortcut;
         }
-        match self {
-            Self::Tally(tally) => (Some(tally), None),
-            Self::Shortcuts(all) => (None, Some(all)),
+    }
+
+    /// The tally, with a packet of so many bytes, which the flow keeps from now on. Without a packet as it is.
+    pub(super) fn tally(&mut self, packet: Option<(bool, u16)>) -> Tally {
+        let mut tally = Tally::new(0);
+        if let Self::Counted(_, halves) = self {
+            let [a, b, c, d] = halves.map(|[high, low]| u64::from(high) << 32 | u64::from(low));
+            (tally.packets, tally.bytes) = ([a, b], [c, d]);
+        }
+        if let Some((is_reply, bytes)) = packet {
+            tally.count(is_reply, bytes);
+            *self = Self::Counted(First::NONE, halves(&tally));
+        }
+        tally
+    }
+
+    /// Forgets the tally, which rules don't ask for any more.
+    #[inline(always)]
+    pub(super) const fn drop_tally(&mut self) {
+        if let Self::Counted(..) = self {
+            *self = Self::NONE;
         }
     }
 }
 
+fn halves(tally: &Tally) -> [[u32; 2]; 4] {
+    let ([a, b], [c, d]) = (tally.packets, tally.bytes);
+    [a, b, c, d].map(|whole| [(whole >> 32) as u32, whole as u32])
+}
+
 impl Flow for FlowEntry {}
 
-/// The verdict that lets a packet in, in one word; 0 for none.
+/// The verdict that lets a packet in, in one word of two halves; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct First(u64);
+pub(super) struct First([u32; 2]);
 
 const OUT: u64 = 1;
 const ROUTER: u64 = 2;
@@ -80,25 +121,29 @@ const fn byte(value: Option<u8>) -> u64 {
 }
 
 impl First {
+    const NONE: Self = Self([0; 2]);
+
     pub(super) const fn of(verdict: &Verdict) -> Self {
-        match verdict {
+        let word = match verdict {
             Verdict::Rewrite { port, rewrite } => {
                 let mss = match rewrite.mss_max {
                     Some(bytes) => 1 | (bytes.get() as u64) << 1,
                     None => 0,
                 };
                 let rest = byte(rewrite.ttl) << TTL | byte(rewrite.tos) << TOS | mss << MSS;
-                Self(OUT | rest | (port.0 as u64) << PORT)
+                OUT | rest | (port.0 as u64) << PORT
             }
-            Verdict::Drop(_) => Self(ROUTER),
-            Verdict::Forward(_) | Verdict::Transform { .. } | Verdict::Reply(_) => Self(0),
-        }
+            Verdict::Drop(_) => ROUTER,
+            Verdict::Forward(_) | Verdict::Transform { .. } | Verdict::Reply(_) => 0,
+        };
+        Self([(word >> 32) as u32, word as u32])
     }
 
     /// Takes the verdict out, if there is one.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Verdict> {
-        let word = core::mem::replace(&mut self.0, 0);
+    fn take(&mut self) -> Option<Verdict> {
+        let [high, low] = core::mem::replace(&mut self.0, [0; 2]);
+        let word = u64::from(high) << 32 | u64::from(low);
         if word == 0 {
             return None;
         }

@@ -9,8 +9,8 @@ use nf::{PacketCounts, PortId, Reason};
 use super::meta::RulesMeta;
 use super::track::State;
 
-/// The most counters on a way that is kept: a rule or a policy for each table and hook, and a few chains.
-const COUNTERS: usize = 6;
+/// The most counters on a way that is kept: rules that match, and policies.
+const COUNTERS: usize = 4;
 
 /// What a packet's way through the rules depends on, and the counters on it.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +28,14 @@ pub(super) enum End {
     Drop(Reason),
 }
 
-/// The way of one direction's packets through the rules.
+/// The way of one direction's packets through the rules. Small, because every flow has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shortcut {
     /// The counters on the way; behind the last one [`NONE`].
     counters: [u32; COUNTERS],
-    end: End,
+    /// The number of the port at the end, or of the reason of a drop.
+    end: u16,
+    drops: bool,
     /// The state of the packets.
     state: State,
     /// The number of the port that they come in by.
@@ -60,7 +62,11 @@ impl Trail {
     #[inline]
     pub(super) fn shortcut(&self, meta: &RulesMeta, state: State, generation: u16, end: End) -> Option<Shortcut> {
         let keeps = self.is_steady && meta.takes_shortcuts();
-        keeps.then_some(Shortcut { counters: self.counters, end, state, port: meta.port, generation })
+        let (drops, end) = match end {
+            End::Out(port) => (false, port.0),
+            End::Drop(reason) => (true, reason.0.into()),
+        };
+        keeps.then_some(Shortcut { counters: self.counters, end, drops, state, port: meta.port, generation })
     }
 }
 
@@ -86,6 +92,6 @@ impl Shortcut {
                 counts.count(counter as usize, meta.len.into());
             }
         }
-        Some(self.end)
+        Some(if self.drops { End::Drop(Reason(self.end as u8)) } else { End::Out(PortId(self.end)) })
     }
 }
