@@ -170,6 +170,7 @@ impl Compiler {
     ) -> Stage {
         let mut stage = Stage {
             name: lines.name.text.clone(),
+            number: at,
             keys: self.keys(lines, names),
             contexts: CONTEXTS,
             register_words: 0,

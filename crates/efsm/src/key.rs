@@ -7,7 +7,6 @@ use ::packet::{Family, FlowKey, Key, hash_words};
 
 use crate::machine::{Extractor, KeyField};
 use crate::packet::{Field, Layers, Packet};
-use crate::step::Metadata;
 
 /// A context key of either form. Two keys are equal if all their fields are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +146,7 @@ impl ContextKey {
     pub const NONE: Self = Self::Short(ShortKey { hosts: 0, rest: Rest(0), other: 0 });
 
     /// The addresses of a packet as a key, or [`NONE`](Self::NONE) without an IP layer.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of_hosts(packet: &Packet) -> Self {
         if !packet.layers.contains(Layers::IP) {
@@ -236,7 +235,7 @@ struct Builder {
 }
 
 impl Builder {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, place: KeyField, value: u128) {
         match place {
             KeyField::Header(Field::IpSrc) => (self.src, self.rest) = (value, self.rest | HAS_SRC),
@@ -256,7 +255,7 @@ impl Builder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(self) -> ContextKey {
         let rest = Rest(self.rest | if self.has_ports == 3 { HAS_PORTS } else { 0 });
         let is_short = |has, address: u128| self.rest & has == 0 || address & MAPPED_MASK == MAPPED;
@@ -271,15 +270,23 @@ impl Builder {
 
 impl Extractor {
     /// The packet's key; `None` if the packet lacks one of the fields.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn key(&self, packet: &Packet, metadata: &Metadata) -> Option<ContextKey> {
+    pub fn key(&self, packet: &Packet, metadata: &[u64]) -> Option<ContextKey> {
         if !packet.layers.contains(self.layers) {
             return None;
         }
         if self.is_tuple {
             return Some(self.tuple(packet));
         }
+        // Copied because the other way needs it in memory; on this one a packet that has just been read stays in registers.
+        let packet = *packet;
+        Some(self.by_fields(&packet, metadata))
+    }
+
+    /// The key of any fields.
+    #[inline(never)]
+    fn by_fields(&self, packet: &Packet, metadata: &[u64]) -> ContextKey {
         let reverses = self.biflow && self.ends(packet, Field::reversed) < self.ends(packet, |field| field);
         let mut key = Builder::default();
         for (field, place) in self.fields.iter().zip(&self.places) {
@@ -289,11 +296,11 @@ impl Extractor {
             };
             key.add(*place, value);
         }
-        Some(key.key())
+        key.key()
     }
 
     /// The key of addresses, ports and perhaps the protocol.
-    #[inline]
+    #[inline(always)]
     fn tuple(&self, packet: &Packet) -> ContextKey {
         let &Packet { src, dst, src_port, dst_port, proto, .. } = packet;
         let reverses = self.biflow && (dst, dst_port) < (src, src_port);

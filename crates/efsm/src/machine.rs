@@ -41,6 +41,8 @@ pub struct Machine {
 pub struct Stage {
     /// The name.
     pub name: String,
+    /// The stage's number, from 0.
+    pub number: usize,
     /// The look-up key and the update key; `None` for a stage without contexts.
     pub keys: Option<Keys>,
     /// The most contexts that the stage stores.

@@ -14,13 +14,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use efsm::machine::Target;
-use efsm::{ContextKey, Field, Machine, Outcome, Packet};
+use efsm::{ContextKey, Field, Machine, Outcome, Packet, Store};
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Plain,
-    PortId, Reason, Report, Sharing, Sizing, Step, Verdict,
+    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId,
+    Reason, Report, Sharing, Sizing, Speed, Step, Verdict,
 };
-use packet::{Headers, Rewrite};
+use packet::{Headers, Nanos, Rewrite};
 use serde::Deserialize;
 
 use crate::config::FlowCount;
@@ -130,17 +130,26 @@ impl Efsm {
         &self.machine
     }
 
-    fn verdict(&self, outcome: Outcome, packet: &Packet, before: &Packet) -> Verdict {
-        match outcome {
-            Outcome::Out(port) if !self.machine.rewrites => Verdict::Forward(PortId(port)),
-            Outcome::Out(port) => match packet.rewrite(before) {
-                Rewrite::NONE => Verdict::Forward(PortId(port)),
-                rewrite => Verdict::Rewrite { port: PortId(port), rewrite },
-            },
-            Outcome::Dropped => Verdict::Drop(DROPPED),
-            Outcome::Missed(_) => Verdict::Drop(MISSED),
-            Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
+    /// Runs the packet through the stages.
+    #[inline(always)]
+    fn run<S: Store>(&self, packet: &Packet, now: Nanos, store: &mut S) -> Result<Verdict, S::Error> {
+        if !self.machine.rewrites {
+            return self.machine.read(packet, now, store).map(|outcome| verdict(outcome, Rewrite::NONE));
         }
+        let mut changed = *packet;
+        let outcome = self.machine.run(&mut changed, now, store)?;
+        Ok(verdict(outcome, changed.rewrite(packet)))
+    }
+}
+
+#[inline(always)]
+fn verdict(outcome: Outcome, rewrite: Rewrite) -> Verdict {
+    match outcome {
+        Outcome::Out(port) if rewrite == Rewrite::NONE => Verdict::Forward(PortId(port)),
+        Outcome::Out(port) => Verdict::Rewrite { port: PortId(port), rewrite },
+        Outcome::Dropped => Verdict::Drop(DROPPED),
+        Outcome::Missed(_) => Verdict::Drop(MISSED),
+        Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
     }
 }
 
@@ -253,7 +262,7 @@ impl NetworkFunction for Efsm {
     type Meta = EfsmMeta;
     type Flow = FlowContexts;
     type Shared<M: Memory> = Contexts<M>;
-    type Speed = Plain;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "efsm",
@@ -318,13 +327,13 @@ impl NetworkFunction for Efsm {
         shared.fingerprint(tx, fingerprint)
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<EfsmMeta> {
         let packet = Packet::read(headers);
         let key = match &self.place {
             Place::Flow(_, stage, _) => {
                 let keys = self.machine.stages[*stage].keys.as_ref();
-                keys.and_then(|keys| keys.lookup.key(&packet, &efsm::Metadata::default()))
+                keys.and_then(|keys| keys.lookup.key(&packet, &[]))
             }
             Place::Nowhere | Place::Shared(_) => Some(ContextKey::of_hosts(&packet)),
         };
@@ -334,36 +343,31 @@ impl NetworkFunction for Efsm {
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &EfsmMeta) -> Step<Opened<FlowContexts>, M> {
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let mut packet = meta.packet;
-        let outcome = match &self.place {
+        let (packet, mut flow) = (&meta.packet, FlowContexts::default());
+        let verdict = match &self.place {
             Place::Shared(_) => {
                 let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now, counts);
                 store.reclaim()?;
-                let outcome = self.machine.run(&mut packet, now, &mut store)?;
-                if store.is_full {
-                    return Ok(Opened::Refused(Verdict::Drop(Reason::TABLE_FULL)));
-                }
-                outcome
+                let verdict = self.run(packet, now, &mut store)?;
+                if store.is_full { Verdict::Drop(Reason::TABLE_FULL) } else { verdict }
             }
             Place::Flow(_, _, layout) => {
-                let mut flow = FlowContexts::default();
                 let trial = Counting { counts: None, ..counts };
-                let Ok(_) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, trial));
+                let Ok(_) = self.run(packet, now, &mut flow.store(layout, &self.machine, trial));
                 if flow != FlowContexts::default() {
                     // The packet's step follows, with this flow.
                     return Ok(Opened::Flow(FlowContexts::default()));
                 }
-                packet = meta.packet;
-                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
-                outcome
+                let Ok(verdict) = self.run(packet, now, &mut flow.store(layout, &self.machine, counts));
+                verdict
             }
             Place::Nowhere => {
-                let (mut flow, layout) = (FlowContexts::default(), Layout::default());
-                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(&layout, &self.machine, counts));
-                outcome
+                let layout = Layout::default();
+                let Ok(verdict) = self.run(packet, now, &mut flow.store(&layout, &self.machine, counts));
+                verdict
             }
         };
-        Ok(Opened::Refused(self.verdict(outcome, &packet, &meta.packet)))
+        Ok(Opened::Refused(verdict))
     }
 
     #[inline]
@@ -375,13 +379,12 @@ impl NetworkFunction for Efsm {
     ) -> Step<Verdict, M> {
         let Place::Flow(_, _, layout) = &self.place else { unreachable!("only flows that hold contexts are opened") };
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let mut packet = meta.packet;
-        let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
-        match flow.deadline(layout) {
+        let Ok(verdict) = self.run(&meta.packet, now, &mut flow.store(layout, &self.machine, counts));
+        match flow.deadline(layout, &self.machine) {
             Some(deadline) => cx.expire_after(deadline.since(now)),
             None => cx.close(),
         }
-        Ok(self.verdict(outcome, &packet, &meta.packet))
+        Ok(verdict)
     }
 
     fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
@@ -402,5 +405,12 @@ impl NetworkFunction for Efsm {
         (*self.machine == *Program::default().0).then(|| {
             "efsm runs without a program, so it forwards everything: give one with --program FILE, as in crates/functions/docs/efsm.md".into()
         })
+    }
+}
+
+impl Speed<Self> for Efsm {
+    /// Without contexts no packet opens a flow.
+    fn refuses(nf: &Self, _: &EfsmMeta) -> bool {
+        nf.place == Place::Nowhere
     }
 }
