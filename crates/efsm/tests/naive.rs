@@ -431,7 +431,7 @@ fn a_tuples_key_is_that_of_its_fields() {
     let key = |fields: &str, packet: &Packet| {
         let text = format!("stage s\n  key biflow {fields}\n  on * : drop\n");
         let machine = Machine::compile(&text).expect("a program");
-        machine.stages[0].keys.as_ref().expect("it has a key").lookup.key(packet, &Default::default())
+        machine.stages[0].keys.as_ref().expect("it has a key").lookup.key(packet, &[])
     };
     let v4 = |last: u8| std::net::Ipv4Addr::new(10, 0, 0, last).to_ipv6_mapped().to_bits();
     for (src, dst) in [(v4(1), v4(2)), (v4(2), v4(1)), (1 << 100, 7), (7, 1 << 100), (v4(1), 9)] {
