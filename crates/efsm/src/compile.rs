@@ -174,6 +174,7 @@ impl Compiler {
             keys: self.keys(lines, names),
             contexts: CONTEXTS,
             register_words: 0,
+            registers: Vec::new(),
             states: Vec::new(),
             rows: Vec::new(),
             by_state: Vec::new(),
@@ -220,6 +221,7 @@ impl Compiler {
         }
         let registers = self.registers(lines, names, &own_globals);
         stage.register_words = registers.words();
+        stage.registers = registers.list();
         if stage.register_words > REGISTER_WORDS {
             let message = format!(
                 "the registers take {} words of 64 bits, and a context has {REGISTER_WORDS}; a register that holds an address takes two",
@@ -423,10 +425,6 @@ impl Compiler {
         };
         // Presets are stored under the key that packets look up with.
         let key = &keys.lookup;
-        if key.biflow {
-            self.error(place, "a stage with a biflow key can't have presets");
-            return Vec::new();
-        }
         if preset.values.len() != key.fields.len() {
             self.error(
                 place,

@@ -109,6 +109,16 @@ impl Context {
         self.state == 0 && self.registers == [0; REGISTER_WORDS]
     }
 
+    /// The context as a packet at `now` would find it; `None` if its time is over or it was never stored.
+    #[must_use]
+    pub fn at(mut self, now: Nanos) -> Option<Self> {
+        if now >= self.timeouts.end() {
+            self.state = self.timeouts.fallback()?;
+            self.timeouts = Timeouts::NONE;
+        }
+        (!self.is_default() || self.timeouts != Timeouts::NONE).then_some(self)
+    }
+
     /// Reads the [words](Stage::context_words) of a context of this stage.
     #[must_use]
     pub fn of_words(stage: &Stage, words: &[u64]) -> Self {

@@ -29,6 +29,7 @@ extern crate std;
 
 mod compile;
 mod context;
+mod edit;
 mod error;
 mod key;
 mod lex;
@@ -43,6 +44,7 @@ pub mod syntax;
 
 pub use self::packet::{Field, Layers, Packet};
 pub use context::{CONTEXT_WORDS, Context, Timeouts};
+pub use edit::{Edit, EditError, Program};
 pub use error::{Error, Place};
 pub use key::{ContextKey, LongKey, OTHER_BITS, ShortKey};
 pub use machine::Machine;

@@ -1,7 +1,9 @@
 //! A program in its fast form: numbers instead of names.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 
 use ::packet::Nanos;
 
@@ -49,6 +51,8 @@ pub struct Stage {
     pub contexts: usize,
     /// Words that the registers of a context take.
     pub register_words: usize,
+    /// The registers that rows set, by number.
+    pub registers: Vec<Register>,
     /// Names of states.
     pub states: Vec<(String, u64)>,
     /// The rows, highest priority first.
@@ -73,11 +77,40 @@ impl Stage {
         self.by_state.iter().find(|(known, _)| *known == state).map_or(&self.otherwise, |(_, rows)| rows)
     }
 
+    /// The registers of a context for people, without those that are 0.
+    #[must_use]
+    pub fn show_registers(&self, registers: &[u64; REGISTER_WORDS]) -> String {
+        let show = |&Register { number, word, is_wide }: &Register| {
+            let word = usize::from(word);
+            match (registers.get(word).copied().unwrap_or(0), registers.get(word + 1)) {
+                (high, Some(low)) if is_wide && high | low != 0 => {
+                    let value = u128::from(high) << 64 | u128::from(*low);
+                    Some(format!("r{number}={}", Ipv6Addr::from_bits(value).to_canonical()))
+                }
+                (value, _) if !is_wide && value != 0 => Some(format!("r{number}={value}")),
+                _ => None,
+            }
+        };
+        let shown: Vec<String> = self.registers.iter().filter_map(show).collect();
+        shown.join(" ")
+    }
+
     /// The name of a state; `None` if it has none.
     #[must_use]
     pub fn state_name(&self, state: u64) -> Option<&str> {
         self.states.iter().find(|(_, known)| *known == state).map(|(name, _)| name.as_str())
     }
+}
+
+/// A register of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The number: 3 for `r3`.
+    pub number: u32,
+    /// Its first word.
+    pub word: u8,
+    /// True if it has two words, because it holds an address.
+    pub is_wide: bool,
 }
 
 /// The keys of a stage with contexts.

@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use ::packet::{Mac, Nanos};
 
 use crate::error::Error;
+use crate::machine::Register;
 use crate::packet::{Field, number as mac_number};
 use crate::syntax::{Expression, Word};
 
@@ -168,6 +169,12 @@ impl Registers {
             self.places.insert(*register, (next.min(255) as u8, is_wide));
             next += if is_wide { 2 } else { 1 };
         }
+    }
+
+    /// The registers with their words.
+    pub(super) fn list(&self) -> Vec<Register> {
+        let places = self.places.iter();
+        places.map(|(number, (word, is_wide))| Register { number: *number, word: *word, is_wide: *is_wide }).collect()
     }
 
     /// The words that all registers take.
