@@ -36,6 +36,7 @@ pub struct Efsm {
     machine: Arc<Machine>,
     first: Arc<First>,
     place: Place,
+    listing: Listing,
     flows: usize,
     flows_v6: usize,
 }
@@ -57,6 +58,8 @@ enum Place {
 pub struct Config {
     /// The program's text.
     pub program: Program,
+    /// What the report lists.
+    pub report: Listing,
     /// Maximum number of flows without an IPv6 address, if the contexts are the flows' own.
     pub flows: FlowCount,
     /// Maximum number of flows with an IPv6 address.
@@ -65,8 +68,20 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { program: Program::default(), flows: FlowCount::new(1_048_576), flows_v6: FlowCount::new(65_536) }
+        let (program, report) = (Program::default(), Listing::default());
+        Self { program, report, flows: FlowCount::new(1_048_576), flows_v6: FlowCount::new(65_536) }
     }
+}
+
+/// What the report lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listing {
+    /// The rows, with how many packets matched each.
+    #[default]
+    Rows,
+    /// The contexts at the end.
+    Contexts,
 }
 
 /// A program that was compiled.
@@ -113,6 +128,7 @@ impl Efsm {
             place: Place::of(machine),
             first: Arc::new(First::of(machine)),
             machine: Arc::clone(machine),
+            listing: config.report,
             flows: config.flows.get() as usize,
             flows_v6: config.flows_v6.get() as usize,
         }
@@ -128,6 +144,35 @@ impl Efsm {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// The contexts as a packet would find them now, by stage and key.
+    fn contexts<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Report, M> {
+        let now = cx.now();
+        let mut found = match &self.place {
+            Place::Nowhere => Vec::new(),
+            Place::Flow(_, _, layout) => {
+                flows.alive().flat_map(|(key, flow)| flow.contexts(key, layout, &self.machine)).collect()
+            }
+            Place::Shared(_) => cx.shared.all(&mut cx.tx, &self.first)?,
+        };
+        found.sort_by_key(|(stage, key, _)| (*stage, *key));
+        let mut rows = Vec::new();
+        for (number, key, context) in found {
+            let stage = &self.machine.stages[number];
+            let (Some(keys), Some(context)) = (&stage.keys, context.at(now)) else { continue };
+            let state = stage.state_name(context.state).map_or_else(|| context.state.to_string(), ToString::to_string);
+            let ends = match context.timeouts.end() {
+                Nanos::NEVER => "never".into(),
+                end => end.to_string(),
+            };
+            let (key, registers) =
+                (keys.lookup.show(&key, &self.machine.meta), stage.show_registers(&context.registers));
+            let cells = [stage.name.clone(), key, state, registers, ends];
+            rows.push(cells.into_iter().map(nf::Cell::from).collect());
+        }
+        let columns = vec!["stage", "key", "state", "registers", "until"];
+        Ok(Report { title: "contexts".into(), columns, rows })
     }
 
     /// Runs the packet through the stages.
@@ -276,6 +321,11 @@ impl NetworkFunction for Efsm {
                 help: "the program's text, which --program FILE reads from a file; without one everything is forwarded",
             },
             ConfigKey {
+                name: "report",
+                default: "\"rows\"",
+                help: "the table at the end: the rows with their counters (rows), or the contexts that there are then (contexts)",
+            },
+            ConfigKey {
                 name: "flows",
                 default: "1048576",
                 help: "maximum number of flows without an IPv6 address, if contexts are the flows' own",
@@ -387,7 +437,10 @@ impl NetworkFunction for Efsm {
         Ok(verdict)
     }
 
-    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        if self.listing == Listing::Contexts {
+            return self.contexts(cx, flows).map(Some);
+        }
         let counts = cx.counts().map(nf::PacketCounts::totals).unwrap_or_default();
         let mut rows = Vec::new();
         for stage in &self.machine.stages {

@@ -106,6 +106,26 @@ impl<M: Memory> Contexts<M> {
         Self { stages: stages.collect(), globals: memory.vector(machine.globals.len(), 0) }
     }
 
+    /// All contexts with stage and key: those that are stored, and the presets that no packet has changed.
+    pub(super) fn all<'a>(&'a self, tx: &mut M::Tx<'a>, first: &First) -> Step<Vec<(usize, ContextKey, Context)>, M> {
+        let mut found = Vec::new();
+        for (number, stage) in self.stages.iter().enumerate() {
+            let Some(stage) = stage else { continue };
+            for (key, preset) in &first.presets[number] {
+                if stage.places.get(tx, &key.long())?.is_none() {
+                    found.push((number, *key, *preset));
+                }
+            }
+            for index in 0..stage.ages.capacity() {
+                if stage.ages.is_allocated(tx, index)? {
+                    let (Named(key), Stored(context)) = (stage.keys.read(tx, index)?, stage.contexts.read(tx, index)?);
+                    found.extend(ContextKey::of_long(key).map(|key| (number, key, context)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         for global in 0..self.globals.len() {
             fingerprint.add(self.globals.read(tx, global)?);

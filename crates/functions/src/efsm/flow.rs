@@ -82,6 +82,17 @@ impl FlowContexts {
         FlowStore { words: &mut self.0, layout, machine, counts, current: 0..0 }
     }
 
+    /// The contexts with their stages. All have this key.
+    pub(super) fn contexts(
+        &self,
+        key: ContextKey,
+        layout: &Layout,
+        machine: &Machine,
+    ) -> Vec<(usize, ContextKey, Context)> {
+        let stages = machine.stages.iter().zip(&layout.spans).filter(|(stage, _)| stage.keys.is_some());
+        stages.map(|(stage, span)| (stage.number, key, Context::of_words(stage, &self.0[span.clone()]))).collect()
+    }
+
     /// The time from which on the flow is as good as none; [`Nanos::NEVER`] if there is no such time, `None` if it is already.
     #[inline]
     pub(super) fn deadline(&self, layout: &Layout, machine: &Machine) -> Option<Nanos> {
