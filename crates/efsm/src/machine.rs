@@ -30,6 +30,8 @@ pub struct Machine {
     pub ports: Vec<(String, u16)>,
     /// Names and widths in bits of the metadata.
     pub meta: Vec<(String, u32)>,
+    /// Names and bytes of the templates.
+    pub templates: Vec<(String, Vec<u8>)>,
     /// First values of the global registers of all stages.
     pub globals: Vec<u64>,
     /// The number of rows of all stages.
@@ -319,6 +321,10 @@ pub enum Next {
     Goto(u16),
     /// Out of a port.
     Out(u16),
+    /// Out of the first port, and a copy out of the second.
+    Copy(u16, u16),
+    /// A packet from a template, by number, goes out of the port instead.
+    Make(u16, u16),
     /// Nowhere.
     Drop,
     /// Nowhere: no row matches. No row says this.

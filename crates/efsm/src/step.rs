@@ -75,6 +75,10 @@ pub trait Store {
 pub enum Outcome {
     /// It leaves by this port.
     Out(u16),
+    /// It leaves by the first port, and a copy of it by the second.
+    Copied(u16, u16),
+    /// A packet from this template leaves by this port instead: port, number of the template.
+    Made(u16, u16),
     /// A row drops it.
     Dropped,
     /// No row of this stage matches, so it is dropped.
@@ -131,6 +135,8 @@ impl Machine {
             match passage.stage(stage)? {
                 Next::Goto(next) => at = usize::from(next),
                 Next::Out(port) => return Ok(Outcome::Out(port)),
+                Next::Copy(port, copy) => return Ok(Outcome::Copied(port, copy)),
+                Next::Make(port, template) => return Ok(Outcome::Made(port, template)),
                 Next::Drop => return Ok(Outcome::Dropped),
                 Next::Miss => return Ok(Outcome::Missed(at as u16)),
                 Next::Keyless => return Ok(Outcome::Keyless(at as u16)),

@@ -413,6 +413,7 @@ proptest! {
             let (expected, after) = naive.run(fields, now);
             let got = match outcome {
                 Outcome::Out(port) => format!("out {port}"),
+                Outcome::Copied(..) | Outcome::Made(..) => unreachable!("no row does that"),
                 Outcome::Dropped => "dropped".into(),
                 Outcome::Missed(_) => "missed".into(),
                 Outcome::Keyless(_) => "keyless".into(),

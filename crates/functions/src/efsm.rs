@@ -18,7 +18,7 @@ use efsm::{ContextKey, Field, Machine, Outcome, Packet, Store};
 use memory::Memory;
 use nf::{
     ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId,
-    Reason, Report, Sharing, Sizing, Speed, Step, Verdict,
+    Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
 };
 use packet::{Headers, Nanos, Rewrite};
 use serde::Deserialize;
@@ -146,6 +146,13 @@ impl Efsm {
         &self.machine
     }
 
+    /// Makes a packet from a template.
+    fn from_template(&self, number: u64, headers: &Headers, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+        let (_, template) = &self.machine.templates[number as usize];
+        out.resize(usize::from(headers.network_offset) + template.len(), 0);
+        packet::from_template(frame, headers, template, out).map(|_| ()).ok_or(Reason::UNANSWERABLE)
+    }
+
     /// The contexts as a packet would find them now, by stage and key.
     fn contexts<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Report, M> {
         let now = cx.now();
@@ -192,6 +199,11 @@ fn verdict(outcome: Outcome, rewrite: Rewrite) -> Verdict {
     match outcome {
         Outcome::Out(port) if rewrite == Rewrite::NONE => Verdict::Forward(PortId(port)),
         Outcome::Out(port) => Verdict::Rewrite { port: PortId(port), rewrite },
+        Outcome::Copied(port, copy) => {
+            let Rewrite { src, dst, macs, .. } = rewrite;
+            Verdict::Copy { port: PortId(port), copy: PortId(copy), src, dst, macs }
+        }
+        Outcome::Made(port, template) => Verdict::Transform { port: PortId(port), work: template.into() },
         Outcome::Dropped => Verdict::Drop(DROPPED),
         Outcome::Missed(_) => Verdict::Drop(MISSED),
         Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
@@ -337,6 +349,13 @@ impl NetworkFunction for Efsm {
     };
 
     const COUNTS: bool = true;
+
+    const TRANSFORM: Option<Transform<Self>> =
+        Some(Transform { growth: packet::TEMPLATE_MAX as u32, frame: Self::from_template });
+
+    fn growth(&self) -> u32 {
+        self.machine.templates.iter().map(|(_, bytes)| bytes.len() as u32).max().unwrap_or(0)
+    }
 
     fn counters(&self) -> usize {
         self.machine.rows

@@ -49,7 +49,7 @@ impl First {
                 Self(OUT | rest | (port.0 as u64) << PORT)
             }
             Verdict::Drop(_) => Self(ROUTER),
-            Verdict::Forward(_) | Verdict::Transform { .. } | Verdict::Reply(_) => Self(0),
+            Verdict::Forward(_) | Verdict::Copy { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => Self(0),
         }
     }
 

@@ -145,7 +145,7 @@ fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate]
             Verdict::Forward(_) | Verdict::Rewrite { .. } => goes_out,
             Verdict::Drop(_) => !goes_out,
             // Not every packet can be answered or transformed; only the engine finds out.
-            Verdict::Reply(_) | Verdict::Transform { .. } => true,
+            Verdict::Reply(_) | Verdict::Transform { .. } | Verdict::Copy { .. } => true,
         };
         assert!(agree, "{name}: packet {number}: {verdict:?} by the naive engine, {fate:?}");
     }

@@ -39,7 +39,9 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
         match driver.packet(time, parsed.as_ref(), &frame) {
             Verdict::Drop(_) => vec![],
-            verdict @ (Verdict::Reply(_) | Verdict::Transform { .. }) => panic!("a {verdict:?} was not asked for"),
+            verdict @ (Verdict::Reply(_) | Verdict::Transform { .. } | Verdict::Copy { .. }) => {
+                panic!("a {verdict:?} was not asked for")
+            }
             Verdict::Forward(port) => vec![(side(from, port), frame[14..].to_vec())],
             Verdict::Rewrite { port, rewrite } => {
                 if let Ok(headers) = &parsed {
