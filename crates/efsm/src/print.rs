@@ -154,3 +154,17 @@ fn expression(expression: &Expression) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use crate::parse::parse;
+
+    #[test]
+    fn templates_and_copies_have_a_normal_form() {
+        let text = "template  a=45000014 0000\nstage s\n on * in=1 :make a;out back\n on * : copy 3; out across";
+        let printed =
+            "template a = 45000014 0000\nstage s\n  on * in=1 : make a; out back\n  on *      : copy 3; out across\n";
+        assert_eq!(print(&parse(text).expect("it parses")), printed);
+    }
+}

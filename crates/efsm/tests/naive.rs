@@ -256,6 +256,7 @@ impl Naive {
                         next = Some(Ok(self.stages.iter().position(|one| one.name == stage.text).expect("a stage")))
                     }
                     Action::Out(port) => next = Some(Err(format!("out {}", port.text))),
+                    Action::Copy(_) | Action::Make(_) => unreachable!("no row does that"),
                     Action::Drop(_) => next = Some(Err("dropped".into())),
                 }
             }

@@ -276,17 +276,18 @@ stage count
   states new=0 known=1 shut=2
   on new   tcp.flags=0x02/0x12 : state known idle 2s; r0 = 1; out across
   on new                       : out across
-  on known tcp.flags=0x04/0x04 : state shut hard 3s -> new; out across
+  on known tcp.flags=0x04/0x04 : state shut hard 3s -> new; copy back; out across
   on known r0>=4               : drop
   on known                     : state known idle 2s; r0 = r0 + 1; out across
   on shut                      : drop
 """
 "#;
 
-    /// Contexts of several keys, global registers, a cross-flow update, timeouts.
+    /// Contexts of several keys, global registers, a cross-flow update, timeouts, a template.
     const SMALL: &'static str = r#"
 program = """
 meta turn = bits 0..7
+template gone = 45000000 00000000 40110000 00000000 00000000 0000 0000 0000 0000 676f6e65
 stage balance
   key ip.src
   contexts 128
@@ -306,6 +307,7 @@ stage answers
 stage size
   on * len<=64   : out across
   on * ip.ttl<2  : drop
+  on * ip.ttl=2  : make gone; out back
   on *           : l4.src = 4000; out across
 """
 "#;
