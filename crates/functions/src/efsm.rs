@@ -147,7 +147,7 @@ impl Efsm {
     }
 
     /// Makes a packet from a template.
-    fn from_template(&self, number: u64, headers: &Headers, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+    fn make(&self, number: u64, headers: &Headers, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
         let (_, template) = &self.machine.templates[number as usize];
         out.resize(usize::from(headers.network_offset) + template.len(), 0);
         packet::from_template(frame, headers, template, out).map(|_| ()).ok_or(Reason::UNANSWERABLE)
@@ -353,7 +353,7 @@ impl NetworkFunction for Efsm {
     const COUNTS: bool = true;
 
     const TRANSFORM: Option<Transform<Self>> =
-        Some(Transform { growth: packet::TEMPLATE_MAX as u32, frame: Self::from_template });
+        Some(Transform { growth: packet::TEMPLATE_MAX as u32, frame: Self::make });
 
     fn growth(&self) -> u32 {
         self.machine.templates.iter().map(|(_, bytes)| bytes.len() as u32).max().unwrap_or(0)
