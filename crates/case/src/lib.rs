@@ -478,6 +478,9 @@ impl fmt::Display for ShownOutcome<'_> {
                 write!(f, "forward {}unchanged", OutputPort(PortId(port)))
             }
             (None, Fate::Transmit(port)) => write!(f, "forward {}{}", OutputPort(PortId(port)), Spec::of(after)),
+            (None, Fate::Both(port, copy)) => {
+                write!(f, "forward {} and a copy {}", OutputPort(PortId(port)), OutputPort(PortId(copy)))
+            }
             (None, Fate::Drop(_) | Fate::Pending) => f.write_str("nothing"),
         }
     }

@@ -84,7 +84,7 @@ impl Compiler {
         }
         let head = &lines[..start.map_or(lines.len(), |_| first_stage(lines))];
         stages.extend(start.map(|(name, from)| StageLines { name, lines: &lines[from..] }));
-        let mut names = Names { ports: Vec::new(), meta: Vec::new(), stages: Vec::new() };
+        let mut names = Names { ports: Vec::new(), meta: Vec::new(), templates: Vec::new(), stages: Vec::new() };
         self.head(head, &mut names);
         for stage in &stages {
             if names.stages.contains(&stage.name.text) {
@@ -107,7 +107,15 @@ impl Compiler {
         self.warn_of_unreachable(&stages, &compiled);
         let assignments = compiled.iter().flat_map(|stage| &stage.rows).flat_map(|row| &row.assignments);
         let rewrites = assignments.map(|one| one.target).any(|target| matches!(target, Target::Header(_)));
-        Machine { stages: compiled, ports: names.ports, meta: names.meta, globals, rows, rewrites }
+        Machine {
+            stages: compiled,
+            ports: names.ports,
+            meta: names.meta,
+            templates: names.templates,
+            globals,
+            rows,
+            rewrites,
+        }
     }
 
     /// The lines before the first stage.
@@ -128,6 +136,10 @@ impl Compiler {
                     }
                 }
                 Some(Item::Meta(name, first, last)) => self.meta(name, first, last, names),
+                Some(Item::Template(name, words)) => {
+                    let bytes = self.note(names::template(name, words)).unwrap_or_default();
+                    self.add_name(&mut names.templates, name, bytes, "template");
+                }
                 Some(item) => {
                     let (keyword, place) = keyword(item, line);
                     self.error(place, format!("`{keyword}` belongs to a stage: write `stage NAME` above it"));
@@ -170,9 +182,11 @@ impl Compiler {
     ) -> Stage {
         let mut stage = Stage {
             name: lines.name.text.clone(),
+            number: at,
             keys: self.keys(lines, names),
             contexts: CONTEXTS,
             register_words: 0,
+            registers: Vec::new(),
             states: Vec::new(),
             rows: Vec::new(),
             by_state: Vec::new(),
@@ -208,7 +222,7 @@ impl Compiler {
                     let most = self.note(names::number(most, "a number of contexts", CONTEXTS_MAX)).unwrap_or(1);
                     stage.contexts = most.max(1) as usize;
                 }
-                Some(Item::Ports(_) | Item::Meta(..)) => {
+                Some(Item::Ports(_) | Item::Meta(..) | Item::Template(..)) => {
                     self.error(Place { line: line.number, column: 1 }, "this line belongs above the first stage");
                 }
                 _ => {}
@@ -219,6 +233,7 @@ impl Compiler {
         }
         let registers = self.registers(lines, names, &own_globals);
         stage.register_words = registers.words();
+        stage.registers = registers.list();
         if stage.register_words > REGISTER_WORDS {
             let message = format!(
                 "the registers take {} words of 64 bits, and a context has {REGISTER_WORDS}; a register that holds an address takes two",
@@ -422,10 +437,6 @@ impl Compiler {
         };
         // Presets are stored under the key that packets look up with.
         let key = &keys.lookup;
-        if key.biflow {
-            self.error(place, "a stage with a biflow key can't have presets");
-            return Vec::new();
-        }
         if preset.values.len() != key.fields.len() {
             self.error(
                 place,
@@ -507,6 +518,7 @@ fn keyword(item: &Item, line: &Line) -> (String, Place) {
     let keyword = match item {
         Item::Ports(_) => "ports",
         Item::Meta(..) => "meta",
+        Item::Template(..) => "template",
         Item::Stage(_) => "stage",
         Item::Key(_) => "key",
         Item::Lookup(_) => "lookup",

@@ -1,5 +1,8 @@
 //! Context keys: the values of an extractor's fields, packed into words.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv6Addr;
 
@@ -7,7 +10,6 @@ use ::packet::{Family, FlowKey, Key, hash_words};
 
 use crate::machine::{Extractor, KeyField};
 use crate::packet::{Field, Layers, Packet};
-use crate::step::Metadata;
 
 /// A context key of either form. Two keys are equal if all their fields are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +149,7 @@ impl ContextKey {
     pub const NONE: Self = Self::Short(ShortKey { hosts: 0, rest: Rest(0), other: 0 });
 
     /// The addresses of a packet as a key, or [`NONE`](Self::NONE) without an IP layer.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn of_hosts(packet: &Packet) -> Self {
         if !packet.layers.contains(Layers::IP) {
@@ -236,7 +238,7 @@ struct Builder {
 }
 
 impl Builder {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, place: KeyField, value: u128) {
         match place {
             KeyField::Header(Field::IpSrc) => (self.src, self.rest) = (value, self.rest | HAS_SRC),
@@ -256,7 +258,7 @@ impl Builder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(self) -> ContextKey {
         let rest = Rest(self.rest | if self.has_ports == 3 { HAS_PORTS } else { 0 });
         let is_short = |has, address: u128| self.rest & has == 0 || address & MAPPED_MASK == MAPPED;
@@ -271,15 +273,23 @@ impl Builder {
 
 impl Extractor {
     /// The packet's key; `None` if the packet lacks one of the fields.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn key(&self, packet: &Packet, metadata: &Metadata) -> Option<ContextKey> {
+    pub fn key(&self, packet: &Packet, metadata: &[u64]) -> Option<ContextKey> {
         if !packet.layers.contains(self.layers) {
             return None;
         }
         if self.is_tuple {
             return Some(self.tuple(packet));
         }
+        // Copied because the other way needs it in memory; on this one a packet that has just been read stays in registers.
+        let packet = *packet;
+        Some(self.by_fields(&packet, metadata))
+    }
+
+    /// The key of any fields.
+    #[inline(never)]
+    fn by_fields(&self, packet: &Packet, metadata: &[u64]) -> ContextKey {
         let reverses = self.biflow && self.ends(packet, Field::reversed) < self.ends(packet, |field| field);
         let mut key = Builder::default();
         for (field, place) in self.fields.iter().zip(&self.places) {
@@ -289,11 +299,11 @@ impl Extractor {
             };
             key.add(*place, value);
         }
-        Some(key.key())
+        key.key()
     }
 
     /// The key of addresses, ports and perhaps the protocol.
-    #[inline]
+    #[inline(always)]
     fn tuple(&self, packet: &Packet) -> ContextKey {
         let &Packet { src, dst, src_port, dst_port, proto, .. } = packet;
         let reverses = self.biflow && (dst, dst_port) < (src, src_port);
@@ -320,9 +330,75 @@ impl Extractor {
     /// The key with these values of the fields, in the order of the program.
     #[must_use]
     pub fn key_of(&self, values: &[u128]) -> ContextKey {
+        let get = |field| {
+            let at = self.fields.iter().position(|known| *known == KeyField::Header(field));
+            at.map_or(0, |at| values[at])
+        };
+        let end = |of: fn(Field) -> Field| (get(of(Field::IpSrc)), get(of(Field::L4Src)), get(of(Field::EthSrc)));
+        let reverses = self.biflow && end(Field::reversed) < end(|field| field);
         let mut key = Builder::default();
-        self.places.iter().zip(values).for_each(|(place, value)| key.add(*place, *value));
+        for ((field, place), value) in self.fields.iter().zip(&self.places).zip(values) {
+            key.add(
+                *place,
+                match field {
+                    KeyField::Header(header) if reverses => get(header.reversed()),
+                    KeyField::Header(_) | KeyField::Meta(_) => *value,
+                },
+            );
+        }
         key.key()
+    }
+
+    /// The values of the fields in a key of this extractor, in the order of the program: what [`key_of`](Self::key_of) takes.
+    #[must_use]
+    pub fn values(&self, key: &ContextKey) -> Vec<u128> {
+        let address = |[high, low]: [u64; 2]| match key {
+            ContextKey::Short(_) => MAPPED | u128::from(low),
+            ContextKey::Long(_) => u128::from(high) << 64 | u128::from(low),
+        };
+        let (Rest(rest), [high, low]) = match key {
+            ContextKey::Short(key) => (key.rest, [0, key.other]),
+            ContextKey::Long(key) => (key.rest, key.other),
+        };
+        let mut other = u128::from(high) << 64 | u128::from(low);
+        let mut take = |bits: u32| {
+            let value = other & !(u128::MAX << bits);
+            other >>= bits;
+            value
+        };
+        // The last field without a place of its own is the lowest.
+        let value = |place: &KeyField| match place {
+            KeyField::Header(Field::IpSrc) => address(key.src()),
+            KeyField::Header(Field::IpDst) => address(key.dst()),
+            KeyField::Header(Field::L4Src) => u128::from(rest >> 48),
+            KeyField::Header(Field::L4Dst) => u128::from(rest >> 32 & 0xffff),
+            KeyField::Header(Field::In) => u128::from(rest >> 16 & 0xffff),
+            KeyField::Header(Field::IpProto) => u128::from(rest >> 8 & 0xff),
+            KeyField::Header(field) => take(field.bits()),
+            KeyField::Meta(_) => take(64),
+        };
+        let mut values: Vec<u128> = self.places.iter().rev().map(value).collect();
+        values.reverse();
+        values
+    }
+
+    /// The key for people: each field with its value.
+    #[must_use]
+    pub fn show(&self, key: &ContextKey, meta: &[(String, u32)]) -> String {
+        let show = |(field, value): (&KeyField, u128)| match field {
+            KeyField::Header(field @ (Field::IpSrc | Field::IpDst)) => {
+                format!("{}={}", field.name(), Ipv6Addr::from_bits(value).to_canonical())
+            }
+            KeyField::Header(field @ (Field::EthSrc | Field::EthDst)) => {
+                let octets = value.to_be_bytes();
+                let octets: Vec<String> = octets[10..].iter().map(|octet| format!("{octet:02x}")).collect();
+                format!("{}={}", field.name(), octets.join(":"))
+            }
+            KeyField::Header(field) => format!("{}={value}", field.name()),
+            KeyField::Meta(number) => format!("{}={value}", meta[usize::from(*number)].0),
+        };
+        let shown: Vec<String> = self.fields.iter().zip(self.values(key)).map(show).collect();
+        shown.join(" ")
     }
 
     /// The bits of the fields that have no place of their own. At most [`OTHER_BITS`].
@@ -336,5 +412,48 @@ impl Extractor {
             KeyField::Meta(_) => 64,
         };
         self.fields.iter().map(bits).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use crate::machine::Machine;
+
+    fn extractor(key: &str) -> (super::Extractor, Vec<(alloc::string::String, u32)>) {
+        let text = alloc::format!("meta mark = bits 0..9\nstage s\n  key {key}\n  on * : drop\n");
+        let machine = Machine::compile(&text).expect("a program");
+        (machine.stages[0].keys.clone().expect("it has a key").lookup, machine.meta)
+    }
+
+    #[test]
+    fn a_keys_values_come_back() {
+        let v4 = |last: u128| super::MAPPED | 0x0a00_0000 | last;
+        let cases: [(&str, &[u128], &str); 4] = [
+            ("ip.src l4.src ip.proto in", &[v4(1), 53, 17, 2], "ip.src=10.0.0.1 l4.src=53 ip.proto=17 in=2"),
+            ("ip.dst ip.src", &[1 << 96, v4(7)], "ip.dst=0:1:: ip.src=10.0.0.7"),
+            ("eth.src mark vlan.id", &[0xabcd, 1000, 7], "eth.src=00:00:00:00:ab:cd mark=1000 vlan.id=7"),
+            (
+                "biflow ip.src ip.dst l4.src l4.dst",
+                &[v4(1), v4(2), 9, 8],
+                "ip.src=10.0.0.1 ip.dst=10.0.0.2 l4.src=9 l4.dst=8",
+            ),
+        ];
+        for (key, values, shown) in cases {
+            let (extractor, meta) = extractor(key);
+            assert_eq!(extractor.values(&extractor.key_of(values)), values, "{key}");
+            assert_eq!(extractor.show(&extractor.key_of(values), &meta), shown);
+        }
+    }
+
+    #[test]
+    fn both_directions_of_a_preset_have_one_key() {
+        let (extractor, _) = extractor("biflow ip.src ip.dst l4.src l4.dst");
+        let there = vec![1 << 100, 3, 7, 80];
+        let back = vec![3, 1 << 100, 80, 7];
+        assert_eq!(extractor.key_of(&there), extractor.key_of(&back));
+        assert_eq!(extractor.values(&extractor.key_of(&there)), back);
     }
 }

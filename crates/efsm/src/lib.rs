@@ -28,6 +28,8 @@ extern crate alloc;
 extern crate std;
 
 mod compile;
+mod context;
+mod edit;
 mod error;
 mod key;
 mod lex;
@@ -41,6 +43,8 @@ mod step;
 pub mod syntax;
 
 pub use self::packet::{Field, Layers, Packet};
+pub use context::{CONTEXT_WORDS, Context, Timeouts};
+pub use edit::{Edit, EditError, Program};
 pub use error::{Error, Place};
 pub use key::{ContextKey, LongKey, OTHER_BITS, ShortKey};
 pub use machine::Machine;
@@ -48,4 +52,4 @@ pub use memory::MemoryStore;
 pub use parse::parse;
 pub use print::print;
 pub use profile::netfpga;
-pub use step::{Context, Metadata, Outcome, Store, Timeouts};
+pub use step::{Outcome, Store};

@@ -1,7 +1,9 @@
 //! A program in its fast form: numbers instead of names.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 
 use ::packet::Nanos;
 
@@ -28,6 +30,8 @@ pub struct Machine {
     pub ports: Vec<(String, u16)>,
     /// Names and widths in bits of the metadata.
     pub meta: Vec<(String, u32)>,
+    /// Names and bytes of the templates.
+    pub templates: Vec<(String, Vec<u8>)>,
     /// First values of the global registers of all stages.
     pub globals: Vec<u64>,
     /// The number of rows of all stages.
@@ -41,12 +45,16 @@ pub struct Machine {
 pub struct Stage {
     /// The name.
     pub name: String,
+    /// The stage's number, from 0.
+    pub number: usize,
     /// The look-up key and the update key; `None` for a stage without contexts.
     pub keys: Option<Keys>,
     /// The most contexts that the stage stores.
     pub contexts: usize,
     /// Words that the registers of a context take.
     pub register_words: usize,
+    /// The registers that rows set, by number.
+    pub registers: Vec<Register>,
     /// Names of states.
     pub states: Vec<(String, u64)>,
     /// The rows, highest priority first.
@@ -71,11 +79,40 @@ impl Stage {
         self.by_state.iter().find(|(known, _)| *known == state).map_or(&self.otherwise, |(_, rows)| rows)
     }
 
+    /// The registers of a context for people, without those that are 0.
+    #[must_use]
+    pub fn show_registers(&self, registers: &[u64; REGISTER_WORDS]) -> String {
+        let show = |&Register { number, word, is_wide }: &Register| {
+            let word = usize::from(word);
+            match (registers.get(word).copied().unwrap_or(0), registers.get(word + 1)) {
+                (high, Some(low)) if is_wide && high | low != 0 => {
+                    let value = u128::from(high) << 64 | u128::from(*low);
+                    Some(format!("r{number}={}", Ipv6Addr::from_bits(value).to_canonical()))
+                }
+                (value, _) if !is_wide && value != 0 => Some(format!("r{number}={value}")),
+                _ => None,
+            }
+        };
+        let shown: Vec<String> = self.registers.iter().filter_map(show).collect();
+        shown.join(" ")
+    }
+
     /// The name of a state; `None` if it has none.
     #[must_use]
     pub fn state_name(&self, state: u64) -> Option<&str> {
         self.states.iter().find(|(_, known)| *known == state).map(|(name, _)| name.as_str())
     }
+}
+
+/// A register of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The number: 3 for `r3`.
+    pub number: u32,
+    /// Its first word.
+    pub word: u8,
+    /// True if it has two words, because it holds an address.
+    pub is_wide: bool,
 }
 
 /// The keys of a stage with contexts.
@@ -284,6 +321,10 @@ pub enum Next {
     Goto(u16),
     /// Out of a port.
     Out(u16),
+    /// Out of the first port, and a copy out of the second.
+    Copy(u16, u16),
+    /// A packet from a template, by number, goes out of the port instead.
+    Make(u16, u16),
     /// Nowhere.
     Drop,
     /// Nowhere: no row matches. No row says this.

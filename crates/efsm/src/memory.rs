@@ -5,9 +5,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
+use crate::context::{CONTEXT_WORDS, Context};
 use crate::key::ContextKey;
-use crate::machine::Machine;
-use crate::step::{Context, Store};
+use crate::machine::{Machine, Stage};
+use crate::step::Store;
 
 /// Contexts and global registers in plain maps. It keeps every context, and which rows the last packet matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub struct MemoryStore {
     pub matches: Vec<u64>,
     /// The rows that matched since the path was last cleared, in order.
     pub path: Vec<usize>,
+    /// The words of the current context, and how many there are.
+    current: [u64; CONTEXT_WORDS],
+    words: usize,
 }
 
 impl MemoryStore {
@@ -36,6 +40,8 @@ impl MemoryStore {
             globals: machine.globals.clone(),
             matches: vec![0; machine.rows],
             path: Vec::new(),
+            current: [0; CONTEXT_WORDS],
+            words: 0,
         }
     }
 }
@@ -43,13 +49,24 @@ impl MemoryStore {
 impl Store for MemoryStore {
     type Error = Infallible;
 
-    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), Infallible> {
-        *context = self.contexts[stage].get(key).copied().unwrap_or_default();
+    fn load(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), Infallible> {
+        self.words = stage.context_words();
+        let context = self.contexts[stage.number].get(key).copied().unwrap_or_default();
+        context.to_words(stage, &mut self.current[..self.words]);
         Ok(())
     }
 
-    fn store(&mut self, stage: usize, key: &ContextKey, context: &Context) -> Result<(), Infallible> {
-        self.contexts[stage].insert(*key, *context);
+    fn leave(&mut self) {
+        self.words = 0;
+    }
+
+    fn context(&mut self) -> &mut [u64] {
+        &mut self.current[..self.words]
+    }
+
+    fn store(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), Infallible> {
+        let context = Context::of_words(stage, self.context());
+        self.contexts[stage.number].insert(*key, context);
         Ok(())
     }
 

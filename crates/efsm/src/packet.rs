@@ -1,6 +1,6 @@
 //! The fields of a packet that a program can name.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use ::packet::{Endpoint, Fragment, Headers, Mac, Macs, Nanos, Network, Rewrite, Transport};
 
@@ -86,50 +86,57 @@ impl Layers {
 
 impl Packet {
     /// Reads the fields of a parsed packet.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn read(headers: &Headers) -> Self {
-        let mut packet = Self { len: headers.wire_len, port: headers.interface, ..Self::default() };
-        packet.ethertype = headers.ethertype;
-        if let Some((src, dst)) = headers.macs {
-            packet.macs = [number(src), number(dst)];
-            packet.layers = packet.layers.with(Layers::ETHERNET);
-        }
-        if headers.vlans.count > 0 {
-            packet.vlan = headers.vlans.ids[0];
-            packet.layers = packet.layers.with(Layers::VLAN);
-        }
-        match headers.network {
-            Network::V4(ip) => {
-                (packet.src, packet.dst) = (wide(IpAddr::V4(ip.src)), wide(IpAddr::V4(ip.dst)));
-                (packet.ttl, packet.tos, packet.ip_len) = (ip.ttl, ip.tos, ip.total_len);
-            }
+        let has = |layers: Layers, condition: bool| if condition { layers } else { Layers::NONE };
+        let (src, dst, ttl, tos, ip_len, ip) = match headers.network {
+            Network::V4(ip) => (v4(ip.src), v4(ip.dst), ip.ttl, ip.tos, ip.total_len, Layers::IP),
             Network::V6(ip) => {
-                (packet.src, packet.dst) = (ip.src.to_bits(), ip.dst.to_bits());
-                (packet.ttl, packet.tos) = (ip.hop_limit, ip.traffic_class);
-                packet.ip_len = ip.payload_len.saturating_add(40);
+                let len = ip.payload_len.saturating_add(40);
+                (ip.src.to_bits(), ip.dst.to_bits(), ip.hop_limit, ip.traffic_class, len, Layers::IP)
             }
-            Network::None | Network::Unreadable | Network::Arp => return packet,
-        }
-        packet.proto = headers.protocol;
-        packet.layers = packet.layers.with(Layers::IP);
-        if headers.fragment == Fragment::Later {
-            return packet;
-        }
-        (packet.src_port, packet.dst_port) = headers.ports();
-        packet.layers = packet.layers.with(match headers.transport {
-            Transport::None => Layers::NONE,
-            Transport::Udp { .. } | Transport::Sctp { .. } => Layers::PORTS,
-            Transport::Tcp(tcp) => {
-                (packet.flags, packet.seq, packet.ack, packet.window) = (tcp.flags.0, tcp.seq, tcp.ack, tcp.window);
-                Layers::TCP.with(Layers::PORTS)
-            }
+            Network::None | Network::Unreadable | Network::Arp => (0, 0, 0, 0, 0, Layers::NONE),
+        };
+        let has_transport = ip == Layers::IP && headers.fragment != Fragment::Later;
+        let transport = if has_transport { headers.transport } else { Transport::None };
+        let (src_port, dst_port) = if has_transport { headers.ports() } else { (0, 0) };
+        let (flags, seq, ack, window) = match transport {
+            Transport::Tcp(tcp) => (tcp.flags.0, tcp.seq, tcp.ack, tcp.window),
+            _ => (0, 0, 0, 0),
+        };
+        let (icmp, transport) = match transport {
+            Transport::None => ([0; 2], Layers::NONE),
+            Transport::Udp { .. } | Transport::Sctp { .. } => ([0; 2], Layers::PORTS),
+            Transport::Tcp(_) => ([0; 2], Layers::TCP.with(Layers::PORTS)),
             Transport::Icmp(icmp) => {
-                packet.icmp = [icmp.kind, icmp.code];
-                if icmp.identifier.is_some() { Layers::ICMP.with(Layers::PORTS) } else { Layers::ICMP }
+                ([icmp.kind, icmp.code], Layers::ICMP.with(has(Layers::PORTS, icmp.identifier.is_some())))
             }
-        });
-        packet
+        };
+        let has_tag = headers.vlans.count > 0;
+        let link = has(Layers::ETHERNET, headers.macs.is_some()).with(has(Layers::VLAN, has_tag));
+        // All fields at once: fields that are written one by one and then copied in wider pieces stall the processor.
+        Self {
+            src,
+            dst,
+            macs: headers.macs.map_or([0; 2], |(src, dst)| [number(src), number(dst)]),
+            len: headers.wire_len,
+            seq,
+            ack,
+            src_port,
+            dst_port,
+            window,
+            ethertype: headers.ethertype,
+            vlan: if has_tag { headers.vlans.ids[0] } else { 0 },
+            port: headers.interface,
+            ip_len,
+            proto: if ip == Layers::IP { headers.protocol } else { 0 },
+            ttl,
+            tos,
+            flags,
+            icmp,
+            layers: link.with(ip).with(transport),
+        }
     }
 
     /// The changes that turn a packet with the fields of `before` into this one.
@@ -150,11 +157,8 @@ impl Packet {
     }
 }
 
-const fn wide(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
+const fn v4(address: Ipv4Addr) -> u128 {
+    address.to_ipv6_mapped().to_bits()
 }
 
 /// The value of an Ethernet address, as a number.

@@ -36,8 +36,8 @@ fn line(text: &str, number: u32) -> Result<Line, Error> {
 }
 
 /// The keywords that a line may begin with.
-const KEYWORDS: [&str; 11] =
-    ["ports", "meta", "stage", "key", "lookup", "update", "global", "states", "contexts", "preset", "on"];
+const KEYWORDS: [&str; 12] =
+    ["ports", "meta", "template", "stage", "key", "lookup", "update", "global", "states", "contexts", "preset", "on"];
 
 /// The rest of a line.
 struct Parser<'t, 'a> {
@@ -52,6 +52,7 @@ impl<'a> Parser<'_, 'a> {
         let item = match keyword.text.as_str() {
             "ports" => Item::Ports(self.pairs("port")?),
             "meta" => self.meta()?,
+            "template" => self.template()?,
             "stage" => Item::Stage(self.word("the stage's name")?),
             "key" => Item::Key(self.extractor()?),
             "lookup" => Item::Lookup(self.extractor()?),
@@ -82,6 +83,16 @@ impl<'a> Parser<'_, 'a> {
         let first = self.word("the number of the first bit")?;
         self.sign("..")?;
         Ok(Item::Meta(name, first, self.word("the number of the last bit")?))
+    }
+
+    fn template(&mut self) -> Result<Item, Error> {
+        let name = self.word("the template's name")?;
+        self.sign("=")?;
+        let mut words = Vec::new();
+        while !self.tokens.is_empty() {
+            words.push(self.word("bytes in hexadecimal")?);
+        }
+        Ok(Item::Template(name, words))
     }
 
     /// `a=1 b=2`, with or without commas.
@@ -186,6 +197,8 @@ impl<'a> Parser<'_, 'a> {
             "drop" => Action::Drop(word.place),
             "goto" => Action::Goto(self.word("a stage")?),
             "out" => Action::Out(self.word("a port")?),
+            "copy" => Action::Copy(self.word("a port")?),
+            "make" => Action::Make(self.word("a template")?),
             "state" => {
                 let computed = self.take("=");
                 let state = if computed { self.expression()? } else { Expression::Operand(self.word("a state")?) };
@@ -198,7 +211,7 @@ impl<'a> Parser<'_, 'a> {
             _ => {
                 if !self.take("=") {
                     let message = format!(
-                        "unknown action `{}`: write `state NAME`, `goto STAGE`, `out PORT`, `drop` or `NAME = VALUE`",
+                        "unknown action `{}`: write `state NAME`, `goto STAGE`, `out PORT`, `copy PORT`, `make TEMPLATE`, `drop` or `NAME = VALUE`",
                         word.text
                     );
                     return Err(Error::new(word.place, message));

@@ -59,6 +59,10 @@ fn halves(line: &Line) -> (String, Option<String>) {
     match item {
         Item::Ports(ports) => (format!("ports {}", pairs(ports, "=", " ")), None),
         Item::Meta(name, first, last) => (format!("meta {} = bits {}..{}", name.text, first.text, last.text), None),
+        Item::Template(name, bytes) => {
+            let bytes: Vec<_> = bytes.iter().map(|word| word.text.as_str()).collect();
+            (format!("template {} = {}", name.text, bytes.join(" ")), None)
+        }
         Item::Stage(name) => (format!("stage {}", name.text), None),
         Item::Key(fields) => (format!("  key {}", extractor(fields)), None),
         Item::Lookup(fields) => (format!("  lookup {}", extractor(fields)), None),
@@ -131,6 +135,8 @@ fn action(action: &Action) -> String {
         Action::Assign(name, value) => format!("{} = {}", name.text, expression(value)),
         Action::Goto(stage) => format!("goto {}", stage.text),
         Action::Out(port) => format!("out {}", port.text),
+        Action::Copy(port) => format!("copy {}", port.text),
+        Action::Make(template) => format!("make {}", template.text),
         Action::Drop(_) => "drop".to_owned(),
     }
 }
@@ -146,5 +152,19 @@ fn expression(expression: &Expression) -> String {
             let arguments: Vec<_> = arguments.iter().map(|argument| argument.text.as_str()).collect();
             format!("{}({})", function.text, arguments.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use crate::parse::parse;
+
+    #[test]
+    fn templates_and_copies_have_a_normal_form() {
+        let text = "template  a=45000014 0000\nstage s\n on * in=1 :make a;out back\n on * : copy 3; out across";
+        let printed =
+            "template a = 45000014 0000\nstage s\n  on * in=1 : make a; out back\n  on *      : copy 3; out across\n";
+        assert_eq!(print(&parse(text).expect("it parses")), printed);
     }
 }

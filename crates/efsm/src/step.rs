@@ -4,86 +4,24 @@ use ::packet::Nanos;
 
 use crate::key::ContextKey;
 use crate::machine::{
-    Assignment, Condition, Function, META_MAX, Machine, Next, Operand, Preset, REGISTER_WORDS, Row, SetState, Stage,
-    Target, Timeout, Value,
+    Assignment, Condition, Extractor, Function, META_MAX, Machine, Next, Operand, Row, Stage, Target, Value,
 };
 use crate::packet::Packet;
 use crate::syntax::{Comparison, Operator};
 
-/// The values of a packet's metadata.
-pub type Metadata = [u64; META_MAX];
-
-/// A flow context: the state label, the registers, the timeouts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Context {
-    /// The state label.
-    pub state: u64,
-    /// The registers.
-    pub registers: [u64; REGISTER_WORDS],
-    /// The timeouts.
-    pub timeouts: Timeouts,
+/// The fields of a packet on its way: those that came, or a copy of them that rows change.
+enum Fields<'p> {
+    Fixed(&'p Packet),
+    Changing(&'p mut Packet),
 }
 
-/// A context's timeouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// The length of the idle timeout; 0 for none.
-    pub idle: Nanos,
-    /// When the idle timeout ends.
-    pub idle_end: Nanos,
-    /// When the hard timeout ends.
-    pub hard_end: Nanos,
-    /// The states to fall back to after the idle and the hard timeout; `None` removes the context.
-    pub fallback: [Option<u64>; 2],
-}
-
-impl Timeouts {
-    /// No timeouts.
-    pub const NONE: Self = Self { idle: Nanos(0), idle_end: Nanos::NEVER, hard_end: Nanos::NEVER, fallback: [None; 2] };
-
-    /// When the first of them ends.
-    #[must_use]
-    pub fn end(&self) -> Nanos {
-        self.idle_end.min(self.hard_end)
-    }
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl Context {
-    /// The context that a preset makes.
-    #[must_use]
-    pub const fn of_preset(preset: &Preset) -> Self {
-        Self { state: preset.state, registers: preset.registers, timeouts: Timeouts::NONE }
-    }
-
-    /// True if it equals the context of an unknown flow.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        self.state == 0 && self.registers == [0; REGISTER_WORDS]
-    }
-
-    /// Brings the context to the time `now`, at which a packet looks it up. A timeout that has ended sets the state to its fallback and keeps
-    /// the registers; without a fallback it removes the context. The idle timeout starts again. Returns true if the context has changed.
-    #[inline]
-    pub fn pass(&mut self, now: Nanos) -> bool {
-        let Timeouts { idle, idle_end, hard_end, fallback } = self.timeouts;
-        if now >= idle_end.min(hard_end) {
-            self.timeouts = Timeouts::NONE;
-            match fallback[usize::from(hard_end < idle_end)] {
-                Some(state) => self.state = state,
-                None => *self = Self::default(),
-            }
-            return true;
+impl Fields<'_> {
+    #[inline(always)]
+    const fn get(&self) -> &Packet {
+        match self {
+            Self::Fixed(packet) => packet,
+            Self::Changing(packet) => packet,
         }
-        if idle.0 > 0 {
-            self.timeouts.idle_end = now + idle;
-        }
-        idle.0 > 0
     }
 }
 
@@ -95,17 +33,23 @@ pub trait Store {
     /// False if the store knows which context is meant without its key. Then keys are not made; [`ContextKey::NONE`] stands for all.
     const KEYED: bool = true;
 
-    /// Reads the context of this key, as it was stored, into `context`; the default if there is none.
+    /// Makes the context of this key the current one, as it was stored; zeros if there is none.
     ///
     /// # Errors
     /// The store's error.
-    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), Self::Error>;
+    fn load(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), Self::Error>;
 
-    /// Stores a context.
+    /// There is no current context, as the stage has none.
+    fn leave(&mut self);
+
+    /// The [words](Stage::context_words) of the current context; none if there is no current one.
+    fn context(&mut self) -> &mut [u64];
+
+    /// Stores the current context under this key, with which it was loaded.
     ///
     /// # Errors
     /// The store's error.
-    fn store(&mut self, stage: usize, key: &ContextKey, context: &Context) -> Result<(), Self::Error>;
+    fn store(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), Self::Error>;
 
     /// A global register.
     ///
@@ -131,6 +75,10 @@ pub trait Store {
 pub enum Outcome {
     /// It leaves by this port.
     Out(u16),
+    /// It leaves by the first port, and a copy of it by the second.
+    Copied(u16, u16),
+    /// A packet from this template leaves by this port instead: port, number of the template.
+    Made(u16, u16),
     /// A row drops it.
     Dropped,
     /// No row of this stage matches, so it is dropped.
@@ -145,10 +93,9 @@ pub(crate) const ASSIGNMENTS_MAX: usize = 16;
 /// A packet on its way through the stages.
 struct Passage<'p, S> {
     machine: &'p Machine,
-    packet: &'p mut Packet,
-    metadata: Metadata,
-    /// The context that the packet found in the current stage.
-    context: Context,
+    packet: Fields<'p>,
+    /// Empty if the program has no metadata.
+    metadata: &'p mut [u64],
     store: &'p mut S,
     now: Nanos,
 }
@@ -160,13 +107,36 @@ impl Machine {
     /// The store's error. What was stored before stays.
     #[inline]
     pub fn run<S: Store>(&self, packet: &mut Packet, now: Nanos, store: &mut S) -> Result<Outcome, S::Error> {
-        let (metadata, context) = ([0; META_MAX], Context::default());
-        let mut passage = Passage { machine: self, packet, metadata, context, store, now };
+        self.pass(Fields::Changing(packet), now, store)
+    }
+
+    /// The same for a program that [rewrites](Self::rewrites) nothing.
+    ///
+    /// # Errors
+    /// The store's error. What was stored before stays.
+    #[inline]
+    pub fn read<S: Store>(&self, packet: &Packet, now: Nanos, store: &mut S) -> Result<Outcome, S::Error> {
+        debug_assert!(!self.rewrites, "its rows set no header field");
+        self.pass(Fields::Fixed(packet), now, store)
+    }
+
+    #[inline]
+    fn pass<S: Store>(&self, packet: Fields<'_>, now: Nanos, store: &mut S) -> Result<Outcome, S::Error> {
+        let mut values;
+        let metadata: &mut [u64] = if self.meta.is_empty() {
+            &mut []
+        } else {
+            values = [0; META_MAX];
+            &mut values
+        };
+        let mut passage = Passage { machine: self, packet, metadata, store, now };
         let mut at = 0;
         while let Some(stage) = self.stages.get(at) {
-            match passage.stage(at, stage)? {
+            match passage.stage(stage)? {
                 Next::Goto(next) => at = usize::from(next),
                 Next::Out(port) => return Ok(Outcome::Out(port)),
+                Next::Copy(port, copy) => return Ok(Outcome::Copied(port, copy)),
+                Next::Make(port, template) => return Ok(Outcome::Made(port, template)),
                 Next::Drop => return Ok(Outcome::Dropped),
                 Next::Miss => return Ok(Outcome::Missed(at as u16)),
                 Next::Keyless => return Ok(Outcome::Keyless(at as u16)),
@@ -178,57 +148,64 @@ impl Machine {
 
 impl<S: Store> Passage<'_, S> {
     /// Takes the packet through one stage.
-    #[inline]
-    fn stage(&mut self, at: usize, stage: &Stage) -> Result<Next, S::Error> {
-        let Some(extractors) = &stage.keys else {
-            self.context = Context::default();
-            let Some((index, row)) = self.find(stage)? else { return Ok(Next::Miss) };
-            self.store.matched(stage.first_row + index)?;
-            return self.apply(row, None).map(|()| row.next);
-        };
+    #[inline(always)]
+    fn stage(&mut self, stage: &Stage) -> Result<Next, S::Error> {
         // Both keys are taken when the packet enters the stage.
-        let lookup = match S::KEYED {
-            true => extractors.lookup.key(self.packet, &self.metadata),
-            false => self.packet.layers.contains(extractors.lookup.layers).then_some(ContextKey::NONE),
+        let (lookup, update) = match &stage.keys {
+            None => (None, None),
+            Some(keys) => {
+                let Some(lookup) = self.key(&keys.lookup) else { return Ok(Next::Keyless) };
+                let Some(update) = keys.update.as_ref().map_or(Some(lookup), |update| self.key(update)) else {
+                    return Ok(Next::Keyless);
+                };
+                (Some(lookup), Some(update))
+            }
         };
-        let update = match &extractors.update {
-            Some(update) => update.key(self.packet, &self.metadata),
-            None => lookup,
-        };
-        let (Some(lookup), Some(update)) = (lookup, update) else { return Ok(Next::Keyless) };
-        self.store.load(at, &lookup, &mut self.context)?;
         // A context whose timeouts have changed must be stored, even if no row changes it.
-        let is_changed = stage.has_timeouts && self.context.pass(self.now);
-        let Some((index, row)) = self.find(stage)? else {
-            if is_changed {
-                self.store.store(at, &lookup, &self.context)?;
+        let mut is_changed = false;
+        match &lookup {
+            Some(lookup) => {
+                self.store.load(stage, lookup)?;
+                is_changed = stage.has_timeouts && stage.pass(self.store.context(), self.now);
             }
-            return Ok(Next::Miss);
-        };
-        self.store.matched(stage.first_row + index)?;
-        let is_own = extractors.update.is_none() || update == lookup;
-        if is_changed && !(is_own && row.updates) {
-            self.store.store(at, &lookup, &self.context)?;
+            None => self.store.leave(),
         }
-        if is_own || !row.updates {
-            self.apply(row, None)?;
-            if row.updates {
-                self.store.store(at, &lookup, &self.context)?;
-            }
-        } else {
-            let mut other = Context::default();
-            self.store.load(at, &update, &mut other)?;
-            other.pass(self.now);
-            self.apply(row, Some(&mut other))?;
-            self.store.store(at, &update, &other)?;
+        let found = self.find(stage)?;
+        if let Some((index, _)) = found {
+            self.store.matched(stage.first_row + index)?;
+        }
+        let updates = found.is_some_and(|(_, row)| row.updates);
+        let is_own = update == lookup;
+        if let Some(lookup) = &lookup
+            && is_changed
+            && !(is_own && updates)
+        {
+            self.store.store(stage, lookup)?;
+        }
+        let Some((_, row)) = found else { return Ok(Next::Miss) };
+        self.apply(stage, row, update.as_ref().filter(|_| !is_own && updates))?;
+        if let Some(update) = &update
+            && updates
+        {
+            self.store.store(stage, update)?;
         }
         Ok(row.next)
     }
 
+    /// The packet's key; `None` if it lacks a field of the key.
+    #[inline(always)]
+    fn key(&self, extractor: &Extractor) -> Option<ContextKey> {
+        match S::KEYED {
+            true => extractor.key(self.packet.get(), self.metadata),
+            false => self.packet.get().layers.contains(extractor.layers).then_some(ContextKey::NONE),
+        }
+    }
+
     /// The first row that matches.
-    #[inline]
+    #[inline(always)]
     fn find<'r>(&mut self, stage: &'r Stage) -> Result<Option<(usize, &'r Row)>, S::Error> {
-        'rows: for index in stage.candidates(self.context.state) {
+        let state = self.word(0);
+        'rows: for index in stage.candidates(state) {
             let row = &stage.rows[usize::from(*index)];
             for condition in &row.conditions {
                 if !self.holds(condition)? {
@@ -240,13 +217,19 @@ impl<S: Store> Passage<'_, S> {
         Ok(None)
     }
 
+    /// A word of the current context: 0 is the state, then come the registers. 0 without a context.
+    #[inline(always)]
+    fn word(&mut self, at: usize) -> u64 {
+        self.store.context().get(at).copied().unwrap_or(0)
+    }
+
     #[inline(always)]
     fn holds(&mut self, condition: &Condition) -> Result<bool, S::Error> {
-        if !self.packet.layers.contains(condition.layers) {
+        if !self.packet.get().layers.contains(condition.layers) {
             return Ok(false);
         }
-        let left = self.operand(condition.left)? & condition.mask;
-        let right = self.operand(condition.right)? & condition.mask;
+        let left = self.operand(&condition.left)? & condition.mask;
+        let right = self.operand(&condition.right)? & condition.mask;
         Ok(match condition.comparison {
             Comparison::Equal => left == right,
             Comparison::NotEqual => left != right,
@@ -257,92 +240,93 @@ impl<S: Store> Passage<'_, S> {
         })
     }
 
-    /// Carries out a row: calculates every value, then sets them. `other` is the context to change, if it is not the packet's own.
-    #[inline]
-    fn apply(&mut self, row: &Row, other: Option<&mut Context>) -> Result<(), S::Error> {
+    /// Carries out a row: calculates every value, then sets them. `other` is the key of the context to change, if it is not the packet's own.
+    #[inline(always)]
+    fn apply(&mut self, stage: &Stage, row: &Row, other: Option<&ContextKey>) -> Result<(), S::Error> {
         match row.assignments.len() {
-            0..=2 => self.apply_few::<2>(row, other),
-            _ => self.apply_few::<ASSIGNMENTS_MAX>(row, other),
+            0..=2 => self.apply_few::<2>(stage, row, other),
+            _ => self.apply_few::<ASSIGNMENTS_MAX>(stage, row, other),
         }
     }
 
     #[inline]
-    fn apply_few<const MOST: usize>(&mut self, row: &Row, other: Option<&mut Context>) -> Result<(), S::Error> {
+    fn apply_few<const MOST: usize>(
+        &mut self,
+        stage: &Stage,
+        row: &Row,
+        other: Option<&ContextKey>,
+    ) -> Result<(), S::Error> {
         let mut values = [0; MOST];
         for (value, assignment) in values.iter_mut().zip(&row.assignments) {
-            *value = self.value(assignment.value)?;
+            *value = self.value(&assignment.value)?;
         }
-        let state = match row.set_state {
-            Some(set) => Some((set, self.value(set.state)? as u64)),
-            None => None,
+        let state = match &row.set_state {
+            Some(set) => self.value(&set.state)? as u64,
+            None => 0,
         };
-        let Self { machine, packet, metadata, context, store, now } = self;
-        let context = other.unwrap_or(context);
+        let Self { machine, packet, metadata, store, now } = self;
+        if let Some(other) = other {
+            store.load(stage, other)?;
+            stage.pass(store.context(), *now);
+        }
         for (value, Assignment { target, .. }) in values.into_iter().zip(&row.assignments) {
             match *target {
-                Target::Header(field) => field.set(packet, value),
+                Target::Header(field) => match packet {
+                    Fields::Changing(packet) => field.set(packet, value),
+                    Fields::Fixed(_) => debug_assert!(false, "the program rewrites nothing"),
+                },
                 Target::Meta(number) => {
                     let (_, bits) = machine.meta[usize::from(number)];
                     metadata[usize::from(number)] = value as u64 & u64::MAX >> (64 - bits);
                 }
-                Target::Register(word) => context.registers[usize::from(word)] = value as u64,
+                Target::Register(word) => store.context()[1 + usize::from(word)] = value as u64,
                 Target::Wide(word) => {
-                    let word = usize::from(word);
-                    (context.registers[word], context.registers[word + 1]) = ((value >> 64) as u64, value as u64);
+                    let words = &mut store.context()[1 + usize::from(word)..];
+                    (words[0], words[1]) = ((value >> 64) as u64, value as u64);
                 }
                 Target::Global(number) => store.set_global(usize::from(number), value as u64)?,
             }
         }
-        if let Some((SetState { idle, hard, .. }, state)) = state {
-            let end = |timeout: Option<Timeout>| timeout.map_or(Nanos::NEVER, |timeout| *now + timeout.span);
-            context.state = state;
-            context.timeouts = match (idle, hard) {
-                (None, None) => Timeouts::NONE,
-                _ => Timeouts {
-                    idle: idle.map_or(Nanos(0), |timeout| timeout.span),
-                    idle_end: end(idle),
-                    hard_end: end(hard),
-                    fallback: [idle, hard].map(|timeout| timeout.and_then(|timeout| timeout.fallback)),
-                },
-            };
+        if let Some(set) = &row.set_state {
+            stage.set_state(store.context(), state, set, *now);
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn operand(&mut self, operand: Operand) -> Result<u128, S::Error> {
-        let registers = &self.context.registers;
-        Ok(match operand {
+    fn operand(&mut self, operand: &Operand) -> Result<u128, S::Error> {
+        Ok(match *operand {
             Operand::Constant(value) => value,
-            Operand::Header(field) => field.at(self.packet, self.now),
+            Operand::Header(field) => field.at(self.packet.get(), self.now),
             Operand::Meta(number) => self.metadata[usize::from(number)].into(),
-            Operand::Register(word) => registers[usize::from(word)].into(),
+            Operand::Register(word) => self.word(1 + usize::from(word)).into(),
             Operand::Wide(word) => {
-                let word = usize::from(word);
-                u128::from(registers[word]) << 64 | u128::from(registers[word + 1])
+                let word = 1 + usize::from(word);
+                u128::from(self.word(word)) << 64 | u128::from(self.word(word + 1))
             }
             Operand::Global(number) => self.store.global(usize::from(number))?.into(),
-            Operand::State => self.context.state.into(),
+            Operand::State => self.word(0).into(),
         })
     }
 
-    #[inline]
-    fn value(&mut self, value: Value) -> Result<u128, S::Error> {
+    #[inline(always)]
+    fn value(&mut self, value: &Value) -> Result<u128, S::Error> {
         Ok(match value {
             Value::Operand(operand) => self.operand(operand)?,
-            Value::Binary(left, operator, right) => calculate(self.operand(left)?, operator, self.operand(right)?),
+            Value::Binary(left, operator, right) => calculate(self.operand(left)?, *operator, self.operand(right)?),
             Value::Call(function, operands) => {
                 let mut arguments = [0; 4];
                 for (argument, operand) in arguments.iter_mut().zip(operands) {
                     *argument = self.operand(operand)?;
                 }
-                call(function, arguments)
+                call(*function, arguments)
             }
         })
     }
 }
 
 /// The result is cut to the width of what it is assigned to, so sums, differences and products are modulo 2^64 in a register.
+#[inline]
 fn calculate(left: u128, operator: Operator, right: u128) -> u128 {
     match operator {
         Operator::Add => left.wrapping_add(right),

@@ -32,6 +32,8 @@ pub enum Item {
     Ports(Vec<(Word, Word)>),
     /// `meta mark = bits 0..3`: a metadata field, first and last bit.
     Meta(Word, Word, Word),
+    /// `template pong = 45000054 ...`: a packet in hexadecimal.
+    Template(Word, Vec<Word>),
     /// `stage track`: a stage begins.
     Stage(Word),
     /// `key biflow ip.src ip.dst`: the fields of the key, for look-up and update.
@@ -134,6 +136,10 @@ pub enum Action {
     Goto(Word),
     /// `out lan`: the packet leaves by a port.
     Out(Word),
+    /// `copy monitor`: a copy of the packet leaves by another port.
+    Copy(Word),
+    /// `make pong`: a packet from a template takes the packet's place.
+    Make(Word),
     /// `drop`: the packet is dropped.
     Drop(Place),
 }

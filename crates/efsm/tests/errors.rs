@@ -13,7 +13,7 @@ fn errors(text: &str) -> String {
 fn every_error_has_its_place() {
     for (text, expected) in [
         ("", "1:1: there is no stage"),
-        ("sage a", "1:1: unknown keyword `sage`; a line begins with one of: ports, meta, stage"),
+        ("sage a", "1:1: unknown keyword `sage`; a line begins with one of: ports, meta, template, stage"),
         ("stage a\n  on 0", "2:7: ` : ` and the row's actions are missing"),
         ("stage a\n  on 0 : out", "2:13: a port is missing"),
         ("stage a\n  on 0 ip.ttl : drop", "2:15: `ip.ttl` is not compared with anything"),
@@ -27,6 +27,14 @@ fn every_error_has_its_place() {
         ("stage a\n  key ip.src\n  on 0 : goto b; drop", "3:15: no stage `b`: stages are a"),
         ("stage a\n  on 0 : goto a", "2:15: stage `a` is not below this one"),
         ("stage a\n  on 0 : drop; out 1", "2:20: the packet goes to one place"),
+        ("stage a\n  on 0 : copy 1; drop", "2:15: `copy` goes with `out` in one row"),
+        ("stage a\n  on 0 : copy 1; copy 2; out 1", "2:23: one copy a row"),
+        ("stage a\n  on 0 : make pong; out 1", "2:15: no template `pong`: none is declared by `template`"),
+        (
+            "template a = 4500 00000\nstage a\n  on 0 : drop",
+            "1:19: `00000` is not bytes in hexadecimal, two digits each",
+        ),
+        ("template a = 4500\nstage a\n  on 0 : drop", "1:10: a template begins with an IPv4 header of 20 bytes"),
         ("stage a\n  on 0 : ip.ttl = 1; drop", "2:10: `ip.ttl` can't be changed; what can be is eth.src"),
         ("stage a\n  key ip.src\n  on 0 : state 1 idle 20; drop", "3:23: `20` is not a span of time"),
         ("stage a\n  key ip.src\n  on 0 : r0 = mean(1, 2); drop", "3:15: no function `mean`: functions are min, max"),

@@ -59,6 +59,7 @@ impl Router {
             Outcome::Out(port) => {
                 format!("{} to {}: {src} > {dst}", path.join(" "), self.machine.ports[usize::from(port)].0)
             }
+            Outcome::Copied(..) | Outcome::Made(..) => unreachable!("no row does that"),
             Outcome::Dropped => format!("{} dropped", path.join(" ")),
             Outcome::Missed(_) => format!("{} missed", path.join(" ")),
             Outcome::Keyless(_) => format!("{} keyless", path.join(" ")),

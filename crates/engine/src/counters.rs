@@ -1,4 +1,4 @@
-//! Packet and flow counters. Always: `received = forwarded + replied + sum of drops`.
+//! Packet and flow counters. Always: `received = forwarded + replied + sum of drops`. Copies go out besides.
 
 use nf::{Reason, Verdict};
 use packet::LinkType;
@@ -15,6 +15,8 @@ pub struct Counters {
     pub forwarded: u64,
     /// Packets answered.
     pub replied: u64,
+    /// Copies of forwarded packets that went out besides them.
+    pub copied: u64,
     /// Packets dropped, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
     /// Packets of an unknown link type. No function has looked at them, whatever their verdict.
@@ -51,6 +53,7 @@ impl Default for Counters {
             received_bytes: 0,
             forwarded: 0,
             replied: 0,
+            copied: 0,
             dropped: [0; Reason::COUNT],
             unread: 0,
             replayed: 0,
@@ -78,6 +81,10 @@ impl Counters {
     pub fn count(&mut self, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(_) | Verdict::Rewrite { .. } | Verdict::Transform { .. } => self.forwarded += 1,
+            Verdict::Copy { .. } => {
+                self.forwarded += 1;
+                self.copied += 1;
+            }
             Verdict::Reply(_) => self.replied += 1,
             Verdict::Drop(reason) => self.dropped[usize::from(reason.0) % Reason::COUNT] += 1,
         }
@@ -106,11 +113,12 @@ impl Counters {
 
     /// Adds another core's counters.
     pub fn add(&mut self, other: &Self) {
-        let Self { received, received_bytes, forwarded, replied, dropped, unread, replayed, flows } = other;
+        let Self { received, received_bytes, forwarded, replied, copied, dropped, unread, replayed, flows } = other;
         self.received += received;
         self.received_bytes += received_bytes;
         self.forwarded += forwarded;
         self.replied += replied;
+        self.copied += copied;
         self.unread += unread;
         self.replayed += replayed;
         for (mine, theirs) in self.dropped.iter_mut().zip(dropped) {

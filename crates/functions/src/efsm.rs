@@ -14,13 +14,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use efsm::machine::Target;
-use efsm::{ContextKey, Field, Machine, Outcome, Packet};
+use efsm::{ContextKey, Field, Machine, Outcome, Packet, Store};
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Plain,
-    PortId, Reason, Report, Sharing, Sizing, Step, Verdict,
+    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId,
+    Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
 };
-use packet::{Headers, Rewrite};
+use packet::{Headers, Nanos, Rewrite};
 use serde::Deserialize;
 
 use crate::config::FlowCount;
@@ -36,6 +36,7 @@ pub struct Efsm {
     machine: Arc<Machine>,
     first: Arc<First>,
     place: Place,
+    listing: Listing,
     flows: usize,
     flows_v6: usize,
 }
@@ -57,6 +58,8 @@ enum Place {
 pub struct Config {
     /// The program's text.
     pub program: Program,
+    /// What the report lists.
+    pub report: Listing,
     /// Maximum number of flows without an IPv6 address, if the contexts are the flows' own.
     pub flows: FlowCount,
     /// Maximum number of flows with an IPv6 address.
@@ -65,8 +68,20 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { program: Program::default(), flows: FlowCount::new(1_048_576), flows_v6: FlowCount::new(65_536) }
+        let (program, report) = (Program::default(), Listing::default());
+        Self { program, report, flows: FlowCount::new(1_048_576), flows_v6: FlowCount::new(65_536) }
     }
+}
+
+/// What the report lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listing {
+    /// The rows, with how many packets matched each.
+    #[default]
+    Rows,
+    /// The contexts at the end.
+    Contexts,
 }
 
 /// A program that was compiled.
@@ -113,6 +128,7 @@ impl Efsm {
             place: Place::of(machine),
             first: Arc::new(First::of(machine)),
             machine: Arc::clone(machine),
+            listing: config.report,
             flows: config.flows.get() as usize,
             flows_v6: config.flows_v6.get() as usize,
         }
@@ -130,17 +146,67 @@ impl Efsm {
         &self.machine
     }
 
-    fn verdict(&self, outcome: Outcome, packet: &Packet, before: &Packet) -> Verdict {
-        match outcome {
-            Outcome::Out(port) if !self.machine.rewrites => Verdict::Forward(PortId(port)),
-            Outcome::Out(port) => match packet.rewrite(before) {
-                Rewrite::NONE => Verdict::Forward(PortId(port)),
-                rewrite => Verdict::Rewrite { port: PortId(port), rewrite },
-            },
-            Outcome::Dropped => Verdict::Drop(DROPPED),
-            Outcome::Missed(_) => Verdict::Drop(MISSED),
-            Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
+    /// Makes a packet from a template.
+    fn make(&self, number: u64, headers: &Headers, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+        let (_, template) = &self.machine.templates[number as usize];
+        out.resize(usize::from(headers.network_offset) + template.len(), 0);
+        packet::from_template(frame, headers, template, out).map(|_| ()).ok_or(Reason::UNANSWERABLE)
+    }
+
+    /// The contexts as a packet would find them now, by stage and key.
+    fn contexts<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Report, M> {
+        let now = cx.now();
+        let mut found = match &self.place {
+            Place::Nowhere => Vec::new(),
+            Place::Flow(_, _, layout) => {
+                flows.alive().flat_map(|(key, flow)| flow.contexts(key, layout, &self.machine)).collect()
+            }
+            Place::Shared(_) => cx.shared.all(&mut cx.tx, &self.first)?,
+        };
+        found.sort_by_key(|(stage, key, _)| (*stage, *key));
+        let mut rows = Vec::new();
+        for (number, key, context) in found {
+            let stage = &self.machine.stages[number];
+            let (Some(keys), Some(context)) = (&stage.keys, context.at(now)) else { continue };
+            let state = stage.state_name(context.state).map_or_else(|| context.state.to_string(), ToString::to_string);
+            let ends = match context.timeouts.end() {
+                Nanos::NEVER => "never".into(),
+                end => end.to_string(),
+            };
+            let (key, registers) =
+                (keys.lookup.show(&key, &self.machine.meta), stage.show_registers(&context.registers));
+            let cells = [stage.name.clone(), key, state, registers, ends];
+            rows.push(cells.into_iter().map(nf::Cell::from).collect());
         }
+        let columns = vec!["stage", "key", "state", "registers", "until"];
+        Ok(Report { title: "contexts".into(), columns, rows })
+    }
+
+    /// Runs the packet through the stages.
+    #[inline(always)]
+    fn run<S: Store>(&self, packet: &Packet, now: Nanos, store: &mut S) -> Result<Verdict, S::Error> {
+        if !self.machine.rewrites {
+            return self.machine.read(packet, now, store).map(|outcome| verdict(outcome, Rewrite::NONE));
+        }
+        let mut changed = *packet;
+        let outcome = self.machine.run(&mut changed, now, store)?;
+        Ok(verdict(outcome, changed.rewrite(packet)))
+    }
+}
+
+#[inline(always)]
+fn verdict(outcome: Outcome, rewrite: Rewrite) -> Verdict {
+    match outcome {
+        Outcome::Out(port) if rewrite == Rewrite::NONE => Verdict::Forward(PortId(port)),
+        Outcome::Out(port) => Verdict::Rewrite { port: PortId(port), rewrite },
+        Outcome::Copied(port, copy) => {
+            let Rewrite { src, dst, macs, .. } = rewrite;
+            Verdict::Copy { port: PortId(port), copy: PortId(copy), src, dst, macs }
+        }
+        Outcome::Made(port, template) => Verdict::Transform { port: PortId(port), work: template.into() },
+        Outcome::Dropped => Verdict::Drop(DROPPED),
+        Outcome::Missed(_) => Verdict::Drop(MISSED),
+        Outcome::Keyless(_) => Verdict::Drop(KEYLESS),
     }
 }
 
@@ -210,17 +276,18 @@ stage count
   states new=0 known=1 shut=2
   on new   tcp.flags=0x02/0x12 : state known idle 2s; r0 = 1; out across
   on new                       : out across
-  on known tcp.flags=0x04/0x04 : state shut hard 3s -> new; out across
+  on known tcp.flags=0x04/0x04 : state shut hard 3s -> new; copy back; out across
   on known r0>=4               : drop
   on known                     : state known idle 2s; r0 = r0 + 1; out across
   on shut                      : drop
 """
 "#;
 
-    /// Contexts of several keys, global registers, a cross-flow update, timeouts.
+    /// Contexts of several keys, global registers, a cross-flow update, timeouts, a template.
     const SMALL: &'static str = r#"
 program = """
 meta turn = bits 0..7
+template gone = 45000000 00000000 40110000 00000000 00000000 0000 0000 0000 0000 676f6e65
 stage balance
   key ip.src
   contexts 128
@@ -240,6 +307,7 @@ stage answers
 stage size
   on * len<=64   : out across
   on * ip.ttl<2  : drop
+  on * ip.ttl=2  : make gone; out back
   on *           : l4.src = 4000; out across
 """
 "#;
@@ -253,7 +321,7 @@ impl NetworkFunction for Efsm {
     type Meta = EfsmMeta;
     type Flow = FlowContexts;
     type Shared<M: Memory> = Contexts<M>;
-    type Speed = Plain;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "efsm",
@@ -267,6 +335,11 @@ impl NetworkFunction for Efsm {
                 help: "the program's text, which --program FILE reads from a file; without one everything is forwarded",
             },
             ConfigKey {
+                name: "report",
+                default: "\"rows\"",
+                help: "the table at the end: the rows with their counters (rows), or the contexts that there are then (contexts)",
+            },
+            ConfigKey {
                 name: "flows",
                 default: "1048576",
                 help: "maximum number of flows without an IPv6 address, if contexts are the flows' own",
@@ -278,6 +351,13 @@ impl NetworkFunction for Efsm {
     };
 
     const COUNTS: bool = true;
+
+    const TRANSFORM: Option<Transform<Self>> =
+        Some(Transform { growth: packet::TEMPLATE_MAX as u32, frame: Self::make });
+
+    fn growth(&self) -> u32 {
+        self.machine.templates.iter().map(|(_, bytes)| bytes.len() as u32).max().unwrap_or(0)
+    }
 
     fn counters(&self) -> usize {
         self.machine.rows
@@ -318,13 +398,13 @@ impl NetworkFunction for Efsm {
         shared.fingerprint(tx, fingerprint)
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<EfsmMeta> {
         let packet = Packet::read(headers);
         let key = match &self.place {
             Place::Flow(_, stage, _) => {
                 let keys = self.machine.stages[*stage].keys.as_ref();
-                keys.and_then(|keys| keys.lookup.key(&packet, &efsm::Metadata::default()))
+                keys.and_then(|keys| keys.lookup.key(&packet, &[]))
             }
             Place::Nowhere | Place::Shared(_) => Some(ContextKey::of_hosts(&packet)),
         };
@@ -334,36 +414,31 @@ impl NetworkFunction for Efsm {
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &EfsmMeta) -> Step<Opened<FlowContexts>, M> {
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let mut packet = meta.packet;
-        let outcome = match &self.place {
+        let (packet, mut flow) = (&meta.packet, FlowContexts::default());
+        let verdict = match &self.place {
             Place::Shared(_) => {
                 let mut store = SharedContexts::<M>::new(cx.shared, &self.first, &mut cx.tx, now, counts);
                 store.reclaim()?;
-                let outcome = self.machine.run(&mut packet, now, &mut store)?;
-                if store.is_full {
-                    return Ok(Opened::Refused(Verdict::Drop(Reason::TABLE_FULL)));
-                }
-                outcome
+                let verdict = self.run(packet, now, &mut store)?;
+                if store.is_full { Verdict::Drop(Reason::TABLE_FULL) } else { verdict }
             }
             Place::Flow(_, _, layout) => {
-                let mut flow = FlowContexts::default();
                 let trial = Counting { counts: None, ..counts };
-                let Ok(_) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, trial));
+                let Ok(_) = self.run(packet, now, &mut flow.store(layout, &self.machine, trial));
                 if flow != FlowContexts::default() {
                     // The packet's step follows, with this flow.
                     return Ok(Opened::Flow(FlowContexts::default()));
                 }
-                packet = meta.packet;
-                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
-                outcome
+                let Ok(verdict) = self.run(packet, now, &mut flow.store(layout, &self.machine, counts));
+                verdict
             }
             Place::Nowhere => {
-                let (mut flow, layout) = (FlowContexts::default(), Layout::default());
-                let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(&layout, &self.machine, counts));
-                outcome
+                let layout = Layout::default();
+                let Ok(verdict) = self.run(packet, now, &mut flow.store(&layout, &self.machine, counts));
+                verdict
             }
         };
-        Ok(Opened::Refused(self.verdict(outcome, &packet, &meta.packet)))
+        Ok(Opened::Refused(verdict))
     }
 
     #[inline]
@@ -375,16 +450,18 @@ impl NetworkFunction for Efsm {
     ) -> Step<Verdict, M> {
         let Place::Flow(_, _, layout) = &self.place else { unreachable!("only flows that hold contexts are opened") };
         let (now, counts) = (cx.now(), Counting { counts: cx.counts(), bytes: meta.packet.len });
-        let mut packet = meta.packet;
-        let Ok(outcome) = self.machine.run(&mut packet, now, &mut flow.store(layout, &self.machine, counts));
-        match flow.deadline(layout) {
+        let Ok(verdict) = self.run(&meta.packet, now, &mut flow.store(layout, &self.machine, counts));
+        match flow.deadline(layout, &self.machine) {
             Some(deadline) => cx.expire_after(deadline.since(now)),
             None => cx.close(),
         }
-        Ok(self.verdict(outcome, &packet, &meta.packet))
+        Ok(verdict)
     }
 
-    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        if self.listing == Listing::Contexts {
+            return self.contexts(cx, flows).map(Some);
+        }
         let counts = cx.counts().map(nf::PacketCounts::totals).unwrap_or_default();
         let mut rows = Vec::new();
         for stage in &self.machine.stages {
@@ -402,5 +479,12 @@ impl NetworkFunction for Efsm {
         (*self.machine == *Program::default().0).then(|| {
             "efsm runs without a program, so it forwards everything: give one with --program FILE, as in crates/functions/docs/efsm.md".into()
         })
+    }
+}
+
+impl Speed<Self> for Efsm {
+    /// Without contexts no packet opens a flow.
+    fn refuses(nf: &Self, _: &EfsmMeta) -> bool {
+        nf.place == Place::Nowhere
     }
 }

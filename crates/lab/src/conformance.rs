@@ -634,7 +634,7 @@ fn fill(batch: &mut Batch, trace: &Trace, range: Range<usize>) {
 fn observe(batch: &mut Batch, trace: &Trace, packets: &mut [Option<Observation>]) {
     resolve(SIDES, batch);
     for (index, packet) in batch.packets().iter().enumerate() {
-        let sent = matches!(packet.fate, Fate::Transmit(_));
+        let sent = packet.fate.is_sent();
         // Most packets go out unchanged, and a comparison is much cheaper than a digest.
         let changed = sent && batch.bytes(index) != trace.bytes(packet.seq.0 as usize);
         let bytes = if changed { digest(batch.bytes(index)).max(1) } else { 0 };

@@ -1,6 +1,6 @@
 //! Verdicts, output ports and drop reasons.
 
-use packet::{IcmpError, Malformed, Rewrite};
+use packet::{Endpoint, IcmpError, Macs, Malformed, Rewrite};
 
 /// The verdict on a packet. Rewrites are data; the engine applies them to the bytes after the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,19 @@ pub enum Verdict {
         port: PortId,
         /// The changes.
         rewrite: Rewrite,
+    },
+    /// Rewrite the packet, forward it, and send a copy of it by a second port. Not all of a [`Rewrite`], so that a verdict stays small.
+    Copy {
+        /// The output port.
+        port: PortId,
+        /// The output port of the copy.
+        copy: PortId,
+        /// [`Rewrite::src`]
+        src: Option<Endpoint>,
+        /// [`Rewrite::dst`]
+        dst: Option<Endpoint>,
+        /// [`Rewrite::macs`]
+        macs: Option<Macs>,
     },
     /// Build a new frame outside of the step and forward it: [`NetworkFunction::TRANSFORM`](crate::NetworkFunction::TRANSFORM).
     Transform {
@@ -48,7 +61,7 @@ impl Verdict {
         match other {
             Self::Forward(port) => *self = Self::Forward(*port),
             Self::Drop(reason) => *self = Self::Drop(*reason),
-            Self::Rewrite { .. } | Self::Transform { .. } | Self::Reply(_) => *self = *other,
+            Self::Rewrite { .. } | Self::Copy { .. } | Self::Transform { .. } | Self::Reply(_) => *self = *other,
         }
     }
 

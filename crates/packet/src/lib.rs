@@ -30,6 +30,7 @@ mod parse;
 mod reply;
 mod rewrite;
 mod rss;
+mod template;
 mod time;
 pub mod toeplitz;
 mod verify;
@@ -48,4 +49,5 @@ pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_w
 pub use reply::{ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, icmp_error, tcp_reset};
 pub use rewrite::{Macs, Rewrite};
 pub use rss::RssFields;
+pub use template::{TEMPLATE_MAX, check_template, from_template};
 pub use time::{Nanos, Seq};

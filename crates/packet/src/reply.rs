@@ -155,12 +155,12 @@ const fn is_unanswerable(protocol: u8, kind: u8) -> bool {
 }
 
 /// True if the link header can be turned: it names no group, and has no MPLS labels.
-fn has_way_back(headers: &Headers) -> bool {
+pub(crate) fn has_way_back(headers: &Headers) -> bool {
     !MPLS.contains(&headers.ethertype) && headers.macs.is_none_or(|(src, dst)| !is_group(src) && !is_group(dst))
 }
 
 /// Turns the link header of a packet into that of its answer: swaps the addresses, and sets the length fields to the new length.
-fn turn_link_header(answer: &mut [u8], headers: &Headers) {
+pub(crate) fn turn_link_header(answer: &mut [u8], headers: &Headers) {
     let at = usize::from(headers.network_offset);
     if headers.link == LinkType::Ethernet {
         let mut field = 12;
@@ -239,7 +239,7 @@ fn set_ttl_v4(packet: &mut [u8], ttl: u8) {
     [*high, *low] = change.adjust(u16::from_be_bytes([*high, *low])).to_be_bytes();
 }
 
-fn pseudo_header(addresses: &[u8], protocol: u8, len: u16) -> Checksum {
+pub(crate) fn pseudo_header(addresses: &[u8], protocol: u8, len: u16) -> Checksum {
     let mut sum = Checksum::default();
     sum.add(addresses);
     sum.add_word(u16::from(protocol));
@@ -248,7 +248,7 @@ fn pseudo_header(addresses: &[u8], protocol: u8, len: u16) -> Checksum {
 }
 
 /// Sets the checksum at `at`, which is still 0, of these bytes and the pseudo-header.
-fn set_checksum(bytes: &mut [u8], at: usize, mut sum: Checksum) {
+pub(crate) fn set_checksum(bytes: &mut [u8], at: usize, mut sum: Checksum) {
     sum.add(bytes);
     bytes[at..at + 2].copy_from_slice(&sum.value().to_be_bytes());
 }

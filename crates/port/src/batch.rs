@@ -185,8 +185,29 @@ pub enum Fate {
     Pending,
     /// Send it to this port.
     Transmit(u16),
+    /// Send it to the first port, and a copy of it to the second.
+    Both(u16, u16),
     /// Drop it. The number is the drop reason; only the engine's user knows its name.
     Drop(u8),
+}
+
+impl Fate {
+    /// The ports that the packet is sent to, in order.
+    pub fn ports(self) -> impl Iterator<Item = u16> {
+        let (first, second) = match self {
+            Self::Transmit(port) => (Some(port), None),
+            Self::Both(port, copy) => (Some(port), Some(copy)),
+            Self::Pending | Self::Drop(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// True if the packet is sent.
+    #[inline]
+    #[must_use]
+    pub const fn is_sent(self) -> bool {
+        matches!(self, Self::Transmit(_) | Self::Both(..))
+    }
 }
 
 impl Batch {

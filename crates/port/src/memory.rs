@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use packet::{Nanos, Seq};
 
-use crate::batch::{Batch, Fate, Packet};
+use crate::batch::{Batch, Packet};
 use crate::error::PortError;
 use crate::pcap::Reader;
 use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Stream, Transmit};
@@ -164,7 +164,7 @@ impl Outbox {
     fn put(&self, batch: &Batch) {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, packet) in batch.packets().iter().enumerate() {
-            if let Fate::Transmit(port) = packet.fate {
+            for port in packet.fate.ports() {
                 let Packet { seq, time, wire_len, .. } = *packet;
                 sent.push(Sent { seq, time, port, wire_len, bytes: batch.bytes(index).to_vec() });
             }
@@ -289,6 +289,7 @@ impl Port for MemoryPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Fate;
     use packet::LinkType;
 
     fn trace(len: u64) -> Trace {

@@ -118,8 +118,8 @@ pub trait Receive: Send {
 
 /// Transmits bursts of packets, and takes back the memory of dropped ones.
 pub trait Transmit: Send {
-    /// Takes back all packets of `batch`: sends those with fate [`Transmit`](crate::Fate::Transmit), in order, and reuses all lent
-    /// memory. The number in that fate is one of the port's own. If several cores share a stream, only the packets that its
+    /// Takes back all packets of `batch`: sends those with fate [`Transmit`](crate::Fate::Transmit), in order, those with fate
+    /// [`Both`](crate::Fate::Both) twice in a row, and reuses all lent memory. The number in that fate is one of the port's own. If several cores share a stream, only the packets that its
     /// [order](Order) needs come here, and they may be copies; [buffers](Batch::lend_buffers) return to their owner when no core needs
     /// them any more.
     ///

@@ -81,6 +81,7 @@ impl Fate {
         match verdict {
             Verdict::Forward(_) => Self::Forward(Rewrite::NONE),
             Verdict::Rewrite { port: _, rewrite } => Self::Forward(rewrite),
+            Verdict::Copy { src, dst, macs, .. } => Self::Forward(Rewrite { src, dst, macs, ..Rewrite::NONE }),
             Verdict::Transform { port: _, work } => Self::Transform(work),
             Verdict::Drop(reason) => Self::Drop(reason.name(own_reasons)),
             Verdict::Reply(reply) => Self::Reply(reply),

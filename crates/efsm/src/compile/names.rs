@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use ::packet::{Mac, Nanos};
 
 use crate::error::Error;
+use crate::machine::Register;
 use crate::packet::{Field, number as mac_number};
 use crate::syntax::{Expression, Word};
 
@@ -16,6 +17,7 @@ use crate::syntax::{Expression, Word};
 pub(super) struct Names {
     pub ports: Vec<(String, u16)>,
     pub meta: Vec<(String, u32)>,
+    pub templates: Vec<(String, Vec<u8>)>,
     pub stages: Vec<String>,
 }
 
@@ -28,7 +30,7 @@ impl Names {
 
 /// True if the name has a meaning of its own in expressions.
 pub(super) fn is_reserved(name: &str) -> bool {
-    matches!(name, "state" | "key" | "drop" | "goto" | "out") || register(name).is_some()
+    matches!(name, "state" | "key" | "drop" | "goto" | "out" | "copy" | "make") || register(name).is_some()
 }
 
 /// The fields, for error messages.
@@ -79,6 +81,24 @@ pub(super) fn literal(text: &str) -> Option<(u128, u32)> {
         *octet = u8::from_str_radix(part, 16).ok()?;
     }
     parts.next().is_none().then_some((mac_number(Mac(octets)).into(), 0))
+}
+
+/// The bytes of a template: words of hexadecimal digits, two digits a byte.
+pub(super) fn template(name: &Word, words: &[Word]) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    for word in words {
+        let digits = word.text.as_bytes();
+        if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(Error::new(
+                word.place,
+                format!("`{}` is not bytes in hexadecimal, two digits each", word.text),
+            ));
+        }
+        let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
+        bytes.extend(digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
+    }
+    ::packet::check_template(&bytes).map_err(|reason| Error::new(name.place, reason))?;
+    Ok(bytes)
 }
 
 /// A span of time with its unit.
@@ -168,6 +188,12 @@ impl Registers {
             self.places.insert(*register, (next.min(255) as u8, is_wide));
             next += if is_wide { 2 } else { 1 };
         }
+    }
+
+    /// The registers with their words.
+    pub(super) fn list(&self) -> Vec<Register> {
+        let places = self.places.iter();
+        places.map(|(number, (word, is_wide))| Register { number: *number, word: *word, is_wide: *is_wide }).collect()
     }
 
     /// The words that all registers take.

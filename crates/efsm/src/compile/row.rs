@@ -51,7 +51,7 @@ impl Scope<'_> {
                 Err(error) => note(error),
             }
         }
-        let mut next = None;
+        let (mut next, mut copy, mut made) = (None, None, None);
         for action in &row.actions {
             let result = match action {
                 Action::State(set) => self.set_state(set, row).and_then(|set| match compiled.set_state.replace(set) {
@@ -68,11 +68,24 @@ impl Scope<'_> {
                 Action::Goto(stage) => self.goto(stage).and_then(|to| once(&mut next, to, stage.place)),
                 Action::Out(port) => self.output(port).and_then(|to| once(&mut next, to, port.place)),
                 Action::Drop(place) => once(&mut next, Next::Drop, *place),
+                Action::Copy(port) => self.output(port).and_then(|to| match (copy.replace((to, port.place)), to) {
+                    (None, Next::Out(_)) => Ok(()),
+                    _ => Err(Error::new(port.place, "one copy a row")),
+                }),
+                Action::Make(name) => self.template(name).and_then(|number| match made.replace((number, name.place)) {
+                    None => Ok(()),
+                    Some(_) => Err(Error::new(name.place, "one template a row")),
+                }),
             };
             result.unwrap_or_else(&mut note);
         }
         match next {
-            Some(next) => compiled.next = next,
+            Some(next) => {
+                compiled.next = extended(next, copy, made).unwrap_or_else(|error| {
+                    note(error);
+                    next
+                })
+            }
             None if row.actions.iter().any(leaves) => {} // What is wrong with it was noted.
             None => note(Error::new(
                 row.state.place,
@@ -118,6 +131,9 @@ impl Scope<'_> {
                     _ => return Err(Error::new(name.place, "a preset sets the state and registers")),
                 },
                 Action::Goto(word) | Action::Out(word) => {
+                    return Err(Error::new(word.place, "a preset sets the state and registers"));
+                }
+                Action::Copy(word) | Action::Make(word) => {
                     return Err(Error::new(word.place, "a preset sets the state and registers"));
                 }
                 Action::Drop(place) => return Err(Error::new(*place, "a preset sets the state and registers")),
@@ -370,6 +386,16 @@ impl Scope<'_> {
         }
     }
 
+    /// The number of a template.
+    fn template(&self, word: &Word) -> Result<u16, Error> {
+        let templates = &self.names.templates;
+        templates.iter().position(|(name, _)| *name == word.text).map(|at| at as u16).ok_or_else(|| {
+            let known: Vec<_> = templates.iter().map(|(name, _)| name.as_str()).collect();
+            let known = if known.is_empty() { "none is declared by `template`".into() } else { known.join(", ") };
+            Error::new(word.place, format!("no template `{}`: {known}", word.text))
+        })
+    }
+
     fn output(&self, word: &Word) -> Result<Next, Error> {
         match word.text.as_str() {
             "across" => Ok(Next::Out(ACROSS)),
@@ -386,6 +412,23 @@ impl Scope<'_> {
                 let known = if known.is_empty() { "none is declared by `ports`".into() } else { known.join(", ") };
                 Error::new(error.place, format!("no port `{}`: {known}; or write a number", word.text))
             }),
+        }
+    }
+}
+
+/// The next stop with a copy, or of a packet from a template. Only a packet that leaves can have either.
+fn extended(next: Next, copy: Option<(Next, Place)>, made: Option<(u16, Place)>) -> Result<Next, Error> {
+    match (next, copy, made) {
+        (next, None, None) => Ok(next),
+        (Next::Out(port), Some((Next::Out(copy), _)), None) => Ok(Next::Copy(port, copy)),
+        (Next::Out(port), None, Some((template, _))) => Ok(Next::Make(port, template)),
+        (_, Some((_, place)), Some(_)) => Err(Error::new(place, "a packet from a template can't be copied")),
+        (_, Some((_, place)), None) => Err(Error::new(
+            place,
+            "`copy` goes with `out` in one row; to send the packet to this port alone, write `out`",
+        )),
+        (_, None, Some((_, place))) => {
+            Err(Error::new(place, "`make` goes with `out` in one row, as in `make pong; out back`"))
         }
     }
 }

@@ -8,7 +8,7 @@ use port::{Batch, Fate, PortError, Queue, Received, Sides};
 
 use crate::error::EngineError;
 use crate::work::any_worker::AnyWorker;
-use crate::work::emit::out;
+use crate::work::emit;
 
 /// What a core works on: where its packets come from, what its worker needs besides them, and where they go. The run's loop calls these
 /// methods; a new way to run is a new feed, not a new loop.
@@ -156,8 +156,11 @@ fn received(queue: &mut dyn Queue, batch: &mut Batch) -> Result<Received, Engine
 /// Replaces "across" and "back" by interface numbers, for workers that [don't know the interfaces](crate::Worker::face).
 pub fn resolve(sides: Sides, batch: &mut Batch) {
     for packet in batch.packets_mut() {
-        if let Fate::Transmit(port) = packet.fate {
-            packet.fate = out(Some(sides), PortId(port), packet);
-        }
+        let named = |port| emit::resolve(Some(sides), PortId(port), packet);
+        packet.fate = match packet.fate {
+            Fate::Transmit(port) => Fate::Transmit(named(port)),
+            Fate::Both(port, copy) => Fate::Both(named(port), named(copy)),
+            fate @ (Fate::Pending | Fate::Drop(_)) => fate,
+        };
     }
 }

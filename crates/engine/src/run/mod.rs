@@ -205,7 +205,7 @@ where
     );
     if let (Some(sent), None) = (end.sent, &end.failure) {
         debug_assert_eq!(
-            counters.forwarded + counters.replied,
+            counters.forwarded + counters.replied + counters.copied,
             sent.sent + sent.lost,
             "what was to go out was sent or lost in transmit"
         );

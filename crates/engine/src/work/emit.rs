@@ -50,7 +50,7 @@ impl Emitter {
         packet.fate = match verdict {
             Verdict::Forward(port) => out(self.sides, *port, packet),
             Verdict::Drop(reason) => Fate::Drop(reason.0),
-            Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => {
+            Verdict::Rewrite { .. } | Verdict::Copy { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => {
                 let (at, change) = &mut self.changes[self.len];
                 (*at, *change) = (index as u32, *verdict);
                 self.len += 1;
@@ -79,6 +79,15 @@ impl Emitter {
                     apply_rewrite(batch, index, rewrite);
                     self.counters.count(verdict);
                     out(self.sides, *port, &batch.packets()[index])
+                }
+                Verdict::Copy { port, copy, src, dst, macs } => {
+                    let rewrite = Rewrite { src: *src, dst: *dst, macs: *macs, ..Rewrite::NONE };
+                    if rewrite != Rewrite::NONE {
+                        apply_rewrite(batch, index, &rewrite);
+                    }
+                    self.counters.count(verdict);
+                    let packet = &batch.packets()[index];
+                    Fate::Both(resolve(self.sides, *port, packet), resolve(self.sides, *copy, packet))
                 }
                 Verdict::Transform { port, work } => {
                     *position = batch.packets()[index].seq;
@@ -171,13 +180,18 @@ fn apply_rewrite(batch: &mut Batch, index: usize, rewrite: &Rewrite) {
     rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
 }
 
+/// The packet goes out of the output interface.
+#[inline(always)]
+fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
+    Fate::Transmit(resolve(sides, port, packet))
+}
+
 /// The output interface: the verdict's port number, or the interface that "across" or "back" stands for.
 #[inline(always)]
-pub(crate) fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
-    let named = match (sides, port) {
+pub(crate) fn resolve(sides: Option<Sides>, port: PortId, packet: &Packet) -> u16 {
+    match (sides, port) {
         (Some(sides), PortId::ACROSS) => sides.across(packet.interface),
         (Some(_), PortId::BACK) => packet.interface,
         (Some(_) | None, PortId(port)) => port,
-    };
-    Fate::Transmit(named)
+    }
 }

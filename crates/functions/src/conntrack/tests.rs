@@ -20,7 +20,7 @@ fn cause(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Drop(reason) => Some(reason.name(Conntrack::DESCRIPTION.drop_reasons)),
         Verdict::Forward(_) | Verdict::Rewrite { .. } => None,
-        Verdict::Reply(_) | Verdict::Transform { .. } => panic!("a tracker passes or drops"),
+        Verdict::Reply(_) | Verdict::Copy { .. } | Verdict::Transform { .. } => panic!("a tracker passes or drops"),
     }
 }
 

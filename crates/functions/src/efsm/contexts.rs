@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use efsm::{Context, ContextKey, LongKey, Machine, Store, Timeouts};
+use efsm::machine::Stage;
+use efsm::{CONTEXT_WORDS, Context, ContextKey, LongKey, Machine, Store, Timeouts};
 use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, Step};
 use packet::{Nanos, Words};
@@ -105,6 +106,26 @@ impl<M: Memory> Contexts<M> {
         Self { stages: stages.collect(), globals: memory.vector(machine.globals.len(), 0) }
     }
 
+    /// All contexts with stage and key: those that are stored, and the presets that no packet has changed.
+    pub(super) fn all<'a>(&'a self, tx: &mut M::Tx<'a>, first: &First) -> Step<Vec<(usize, ContextKey, Context)>, M> {
+        let mut found = Vec::new();
+        for (number, stage) in self.stages.iter().enumerate() {
+            let Some(stage) = stage else { continue };
+            for (key, preset) in &first.presets[number] {
+                if stage.places.get(tx, &key.long())?.is_none() {
+                    found.push((number, *key, *preset));
+                }
+            }
+            for index in 0..stage.ages.capacity() {
+                if stage.ages.is_allocated(tx, index)? {
+                    let (Named(key), Stored(context)) = (stage.keys.read(tx, index)?, stage.contexts.read(tx, index)?);
+                    found.extend(ContextKey::of_long(key).map(|key| (number, key, context)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         for global in 0..self.globals.len() {
             fingerprint.add(self.globals.read(tx, global)?);
@@ -133,6 +154,9 @@ pub(super) struct SharedContexts<'s, 'a, M: Memory> {
     tx: &'s mut M::Tx<'a>,
     now: Nanos,
     counts: Counting<'a>,
+    /// The words of the current context, and how many there are.
+    current: [u64; CONTEXT_WORDS],
+    words: usize,
     /// True if a context found no room.
     pub(super) is_full: bool,
 }
@@ -145,7 +169,7 @@ impl<'s, 'a, M: Memory> SharedContexts<'s, 'a, M> {
         now: Nanos,
         counts: Counting<'a>,
     ) -> Self {
-        Self { shared, first, tx, now, counts, is_full: false }
+        Self { shared, first, tx, now, counts, current: [0; CONTEXT_WORDS], words: 0, is_full: false }
     }
 
     /// Removes expired contexts.
@@ -169,22 +193,32 @@ impl<'s, 'a, M: Memory> SharedContexts<'s, 'a, M> {
 impl<M: Memory> Store for SharedContexts<'_, '_, M> {
     type Error = M::Conflict;
 
-    fn load(&mut self, stage: usize, key: &ContextKey, context: &mut Context) -> Result<(), M::Conflict> {
-        let preset = self.first.preset(stage, key);
-        let stage = self.stage(stage);
-        *context = match stage.places.get(self.tx, &key.long())? {
-            Some(index) => stage.contexts.read(self.tx, index as usize)?.0,
+    fn load(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), M::Conflict> {
+        let preset = self.first.preset(stage.number, key);
+        let stored = self.stage(stage.number);
+        let context = match stored.places.get(self.tx, &key.long())? {
+            Some(index) => stored.contexts.read(self.tx, index as usize)?.0,
             None => preset.copied().unwrap_or_default(),
         };
+        self.words = stage.context_words();
+        context.to_words(stage, &mut self.current[..self.words]);
         Ok(())
     }
 
-    fn store(&mut self, stage: usize, key: &ContextKey, context: &Context) -> Result<(), M::Conflict> {
+    fn leave(&mut self) {
+        self.words = 0;
+    }
+
+    fn context(&mut self) -> &mut [u64] {
+        &mut self.current[..self.words]
+    }
+
+    fn store(&mut self, stage: &Stage, key: &ContextKey) -> Result<(), M::Conflict> {
+        let context = Context::of_words(stage, &self.current[..self.words]);
         // What replaces a preset stays, or the preset would come back.
-        let is_preset = self.first.preset(stage, key).is_some();
-        let stage = self.stage(stage);
-        let Timeouts { idle_end, hard_end, fallback, .. } = context.timeouts;
-        let stays = fallback[usize::from(hard_end < idle_end)].is_some();
+        let is_preset = self.first.preset(stage.number, key).is_some();
+        let stage = self.stage(stage.number);
+        let stays = context.timeouts.fallback().is_some();
         let is_default = !is_preset && context.is_default() && context.timeouts == Timeouts::NONE;
         let deadline = if stays || is_preset { Nanos::NEVER } else { context.timeouts.end() };
         let index = match stage.places.get(self.tx, &key.long())? {
@@ -208,7 +242,7 @@ impl<M: Memory> Store for SharedContexts<'_, '_, M> {
                 index
             }
         };
-        stage.contexts.write(self.tx, index, Stored(*context))
+        stage.contexts.write(self.tx, index, Stored(context))
     }
 
     fn global(&mut self, number: usize) -> Result<u64, M::Conflict> {

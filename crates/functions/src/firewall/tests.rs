@@ -22,7 +22,9 @@ fn driver(config: &str) -> Driver<Firewall> {
 fn fate(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Forward(_) | Verdict::Rewrite { .. } => "pass",
-        Verdict::Transform { .. } | Verdict::Reply(Reply::IcmpError(_)) => panic!("a firewall makes no such frame"),
+        Verdict::Copy { .. } | Verdict::Transform { .. } | Verdict::Reply(Reply::IcmpError(_)) => {
+            panic!("a firewall makes no such frame")
+        }
         Verdict::Reply(Reply::TcpReset) => "reset",
         Verdict::Drop(reason) => reason.name(Firewall::DESCRIPTION.drop_reasons),
     }

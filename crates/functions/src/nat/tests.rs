@@ -484,7 +484,11 @@ fn a_paired_host_keeps_to_one_address_and_an_arbitrary_one_takes_what_is_left() 
             .iter()
             .filter_map(|verdict| match verdict {
                 Verdict::Rewrite { rewrite, .. } => Some(rewrite.src.unwrap().address),
-                Verdict::Forward(_) | Verdict::Drop(_) | Verdict::Reply(_) | Verdict::Transform { .. } => None,
+                Verdict::Forward(_)
+                | Verdict::Drop(_)
+                | Verdict::Reply(_)
+                | Verdict::Copy { .. }
+                | Verdict::Transform { .. } => None,
             })
             .collect();
         let sent = addresses.len();

@@ -134,7 +134,7 @@ impl First {
                 OUT | rest | (port.0 as u64) << PORT
             }
             Verdict::Drop(_) => ROUTER,
-            Verdict::Forward(_) | Verdict::Transform { .. } | Verdict::Reply(_) => 0,
+            Verdict::Forward(_) | Verdict::Copy { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => 0,
         };
         Self([(word >> 32) as u32, word as u32])
     }

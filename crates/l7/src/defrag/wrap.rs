@@ -319,7 +319,7 @@ impl Cutter {
             return inner.transmit(batch);
         }
         let gathered = mem::take(batch.gathered_mut());
-        let is_cut = |packet: &Packet| matches!(packet.fate, Fate::Transmit(_)) && gathered.words(packet.seq).is_some();
+        let is_cut = |packet: &Packet| packet.fate.is_sent() && gathered.words(packet.seq).is_some();
         let result = if gathered.has_no_packets() || !batch.packets().iter().any(is_cut) {
             batch.packets_mut().iter_mut().for_each(|packet| packet.seq = gathered.own_number(packet.seq));
             inner.transmit(batch)
@@ -333,10 +333,10 @@ impl Cutter {
                 let emit = |frame: &[u8]| {
                     out.push(Packet { seq: own, wire_len: frame.len() as u32, ..*packet }, frame);
                 };
-                let is_transmitted = matches!(packet.fate, Fate::Transmit(_));
-                match words.filter(|_| is_transmitted) {
+                match words.filter(|_| packet.fate.is_sent()) {
                     Some(words) if cut(packet.link, bytes, words, &mut self.scratch, emit) => {
-                        self.more += (self.out.len() - before) as u64 - 1;
+                        // A packet that is also copied leaves as often.
+                        self.more += ((self.out.len() - before - 1) * packet.fate.ports().count()) as u64;
                     }
                     Some(_) | None => {
                         self.out.push_of(batch, index, packet.bucket);

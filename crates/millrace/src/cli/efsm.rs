@@ -67,7 +67,11 @@ enum Task {
         program: PathBuf,
     },
     /// Run a program over a capture: the same as `millrace run efsm --program PROGRAM`, with the same options
-    #[command(after_help = "Example:  millrace efsm run figure-2.efsm --in a.pcap --out b.pcap --cores 2 --engine scr")]
+    ///
+    /// `--contexts` prints, at the end, the contexts that there are then instead of the rows with their counters.
+    #[command(after_help = "Examples:
+  millrace efsm run figure-2.efsm --in a.pcap --out b.pcap --cores 2 --engine scr
+  millrace efsm run figure-2.efsm --in a.pcap --contexts")]
     Run {
         /// The program
         program: PathBuf,
@@ -157,7 +161,12 @@ fn format(programs: &[PathBuf], check: bool) -> Result<(), Failed> {
 
 fn run(program: &Path, options: &[OsString], catalogue: &Catalogue) -> Result<(), Failed> {
     let words = ["millrace", "run", "efsm", "--program"].map(OsString::from).into_iter();
-    let words = words.chain([program.into()]).chain(options.iter().cloned());
+    // The function's configuration says what its report lists.
+    let lists_contexts = |option: &OsString| option == "--contexts";
+    let listing = options.iter().any(lists_contexts).then_some(["--set", "report=contexts"]);
+    let listing = listing.into_iter().flatten().map(OsString::from);
+    let options = options.iter().filter(|option| !lists_contexts(option)).cloned();
+    let words = words.chain([program.into()]).chain(listing).chain(options);
     let matches = match command(catalogue).try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => error.exit(),

@@ -259,6 +259,9 @@ fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>
     if counters.replied > 0 {
         sheet.row(["replied", &count(counters.replied), &percent(counters.replied, all)]);
     }
+    if counters.copied > 0 {
+        sheet.row(["copied", &count(counters.copied), "besides"]);
+    }
     let dropped = counters.dropped_total();
     let tone = if dropped > 0 { Tone::Bad } else { Tone::Plain };
     sheet.toned([("dropped", Tone::Plain), (&count(dropped), tone), (&percent(dropped, all), Tone::Plain)]);
@@ -280,7 +283,7 @@ pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
         .collect();
     json!({
         "received": counters.received, "received_bytes": counters.received_bytes, "forwarded": counters.forwarded,
-        "replied": counters.replied, "dropped": counters.dropped_total(), "drops": drops,
+        "replied": counters.replied, "copied": counters.copied, "dropped": counters.dropped_total(), "drops": drops,
     })
 }
 

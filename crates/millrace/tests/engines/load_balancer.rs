@@ -130,7 +130,11 @@ proptest! {
 fn tables_choice(headers: &packet::Headers) -> Endpoint {
     match Driver::new(configured("down_after = 0")).packet(Nanos(0), Ok(headers), &[]) {
         Verdict::Rewrite { rewrite, .. } => rewrite.dst.unwrap_or(SERVICE.endpoint()),
-        Verdict::Forward(_) | Verdict::Drop(_) | Verdict::Reply(_) | Verdict::Transform { .. } => SERVICE.endpoint(),
+        Verdict::Forward(_)
+        | Verdict::Drop(_)
+        | Verdict::Reply(_)
+        | Verdict::Copy { .. }
+        | Verdict::Transform { .. } => SERVICE.endpoint(),
     }
 }
 

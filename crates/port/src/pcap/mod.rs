@@ -30,6 +30,7 @@ pub use target::{Target, same_file};
 pub use writer::Writer;
 
 use std::collections::VecDeque;
+use std::iter;
 use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -263,34 +264,38 @@ impl Transmit for Output<'_> {
         let mut restamped = origin.restamped.as_slice();
         let mut run = Run::default();
         // Other cores may read meanwhile and must not wait for this write.
-        let mut sent = batch.packets().iter().rev().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
+        let mut sent = batch.packets().iter().rev().filter(|packet| packet.fate.is_sent());
         let mut notes = sent.next().map_or(VecDeque::new(), |last| due(&self.notes, last.seq.0));
         let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
-        for (index, packet) in batch.packets().iter().enumerate() {
-            let Fate::Transmit(port) = packet.fate else { continue };
-            let time = if restamped.is_empty() { packet.time } else { stamp(&mut restamped, packet) };
-            let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
-            let mut packet = Packet { time, interface, ..*packet };
+        for (index, sent) in batch.packets().iter().enumerate() {
+            let mut ports = sent.fate.ports();
+            let Some(port) = ports.next() else { continue };
+            let time = if restamped.is_empty() { sent.time } else { stamp(&mut restamped, sent) };
             let mut options = Vec::new();
-            if packet.seq.0 >= noted {
-                let said = write_notes(writer, &mut notes, packet.seq.0)?;
+            let mut wire_len = sent.wire_len;
+            if sent.seq.0 >= noted {
+                let said = write_notes(writer, &mut notes, sent.seq.0)?;
                 noted = notes.front().map_or(u64::MAX, |note| note.at);
                 options = said.options;
-                packet.wire_len = match said.wire_len {
-                    Some((given, reported)) if given == packet.wire_len => reported,
-                    Some(_) | None => packet.wire_len,
+                wire_len = match said.wire_len {
+                    Some((given, reported)) if given == wire_len => reported,
+                    Some(_) | None => wire_len,
                 };
             }
-            if let Some(record) = record(writer, batch, &packet) {
-                if !run.extend(batch, &record) {
-                    self.counts.sent += run.write(writer, batch)?;
-                    run = Run { bytes: record, packets: 1 };
+            for port in iter::once(port).chain(ports) {
+                let interface = if self.by_ports && writer.knows(port) { port } else { sent.interface };
+                let packet = Packet { time, interface, wire_len, ..*sent };
+                if let Some(record) = record(writer, batch, &packet) {
+                    if !run.extend(batch, &record) {
+                        self.counts.sent += run.write(writer, batch)?;
+                        run = Run { bytes: record, packets: 1 };
+                    }
+                    continue;
                 }
-                continue;
+                self.counts.sent += mem::take(&mut run).write(writer, batch)?;
+                writer.write_with(&packet, batch.bytes(index), &options)?;
+                self.counts.sent += 1;
             }
-            self.counts.sent += mem::take(&mut run).write(writer, batch)?;
-            writer.write_with(&packet, batch.bytes(index), &options)?;
-            self.counts.sent += 1;
         }
         self.counts.sent += run.write(writer, batch)?;
         Ok(())

@@ -326,10 +326,13 @@ impl Transmit for ReplayQueue {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         let (mut packets, mut bytes) = (0, 0);
         for packet in batch.packets() {
-            if let Fate::Transmit(_) = packet.fate {
-                packets += 1;
-                bytes += u64::from(packet.wire_len);
-            }
+            let copies = match packet.fate {
+                Fate::Transmit(_) => 1,
+                Fate::Both(..) => 2,
+                Fate::Pending | Fate::Drop(_) => continue,
+            };
+            packets += copies;
+            bytes += copies * u64::from(packet.wire_len);
         }
         self.tally.add(packets, bytes);
         self.copies = self.copies || batch.is_copied();

@@ -113,7 +113,7 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
         }
     }
     let counters = instance.counters();
-    let goes_out = fates.iter().filter(|fate| matches!(fate, Fate::Transmit(_))).count() as u64;
+    let goes_out = fates.iter().filter(|fate| fate.is_sent()).count() as u64;
     assert!(counters.add_up() && counters.received == trace.len() as u64, "{name}: {counters:?}");
     assert!(!fates.contains(&Fate::Pending), "{name} after_frame a packet undecided");
     assert_eq!(goes_out, counters.forwarded + counters.replied, "{name}: {counters:?}");
@@ -140,12 +140,12 @@ fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate]
     let name = N::DESCRIPTION.name;
     let mut naive = Driver::new(function.clone());
     for (number, (verdict, fate)) in naive.run_trace(trace).iter().zip(fates).enumerate() {
-        let goes_out = matches!(fate, Fate::Transmit(_));
+        let goes_out = fate.is_sent();
         let agree = match verdict {
             Verdict::Forward(_) | Verdict::Rewrite { .. } => goes_out,
             Verdict::Drop(_) => !goes_out,
             // Not every packet can be answered or transformed; only the engine finds out.
-            Verdict::Reply(_) | Verdict::Transform { .. } => true,
+            Verdict::Reply(_) | Verdict::Transform { .. } | Verdict::Copy { .. } => true,
         };
         assert!(agree, "{name}: packet {number}: {verdict:?} by the naive engine, {fate:?}");
     }

@@ -44,7 +44,9 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         let parsed = packet::parse(LinkType::Ethernet, frame, frame.len() as u32, from as u16);
         let port = match driver.packet(time, parsed.as_ref(), frame) {
             Verdict::Drop(_) => return vec![],
-            verdict @ (Verdict::Reply(_) | Verdict::Transform { .. }) => panic!("a {verdict:?} was not asked for"),
+            verdict @ (Verdict::Reply(_) | Verdict::Transform { .. } | Verdict::Copy { .. }) => {
+                panic!("a {verdict:?} was not asked for")
+            }
             Verdict::Forward(port) => port,
             Verdict::Rewrite { port, rewrite } => {
                 if let Ok(headers) = &parsed {

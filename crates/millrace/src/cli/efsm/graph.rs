@@ -227,7 +227,7 @@ fn between(machine: &Machine, tops: &[f64], width: f64) -> String {
             .iter()
             .filter_map(|row| match row.next {
                 Next::Goto(stage) => Some(usize::from(stage)),
-                Next::Out(_) | Next::Drop | Next::Miss | Next::Keyless => None,
+                Next::Out(_) | Next::Copy(..) | Next::Make(..) | Next::Drop | Next::Miss | Next::Keyless => None,
             })
             .collect();
         next.sort_unstable();

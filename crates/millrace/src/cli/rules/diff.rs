@@ -160,6 +160,6 @@ fn told(verdict: &Verdict, number: u8) -> String {
         },
         Verdict::Reply(Reply::TcpReset) => "rejected by a reset".to_owned(),
         Verdict::Reply(Reply::IcmpError(IcmpError { kind, code, .. })) => format!("rejected by ICMP {kind}/{code}"),
-        Verdict::Transform { .. } => "forwarded".to_owned(),
+        Verdict::Copy { .. } | Verdict::Transform { .. } => "forwarded".to_owned(),
     }
 }

@@ -295,7 +295,7 @@ impl Told<'_> {
             Verdict::Reply(Reply::IcmpError(IcmpError { kind, code, .. })) => {
                 format!("dropped, and answered by ICMP type {kind}, code {code}")
             }
-            Verdict::Transform { .. } => "forwarded".to_owned(),
+            Verdict::Copy { .. } | Verdict::Transform { .. } => "forwarded".to_owned(),
         }
     }
 

@@ -98,7 +98,7 @@ impl RuleRunner for OursRules {
                 outcome.delivered =
                     usize::from(reason.name(<functions::rules::Rules>::DESCRIPTION.drop_reasons) == TO_ROUTER);
             }
-            Verdict::Transform { .. } => panic!("a {verdict:?} was not asked for"),
+            Verdict::Copy { .. } | Verdict::Transform { .. } => panic!("a {verdict:?} was not asked for"),
         }
         outcome
     }
