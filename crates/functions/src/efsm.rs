@@ -6,6 +6,7 @@
 mod contexts;
 mod flow;
 mod meta;
+mod succession;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -387,6 +388,14 @@ impl NetworkFunction for Efsm {
 
     fn shared<M: Memory>(&self, memory: &M) -> Contexts<M> {
         Contexts::new(&self.machine, memory, matches!(self.place, Place::Shared(_)))
+    }
+
+    fn succeed(self, old: &Self) -> Result<Self, String> {
+        self.after(old)
+    }
+
+    fn adopt<M: Memory>(&self, old: &Self, shared: &mut Contexts<M>, memory: &M) {
+        shared.adopt(&self.machine, &old.machine, memory);
     }
 
     fn fingerprint<'a, M: Memory>(

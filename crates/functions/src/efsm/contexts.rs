@@ -1,6 +1,7 @@
 //! Contexts and global registers that packet sets share.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use efsm::machine::Stage;
 use efsm::{CONTEXT_WORDS, Context, ContextKey, LongKey, Machine, Store, Timeouts};
@@ -89,21 +90,40 @@ impl First {
     }
 }
 
+impl<M: Memory> StageContexts<M> {
+    /// Room for the contexts of a stage; `None` for a stage without contexts.
+    fn of(stage: &Stage, memory: &M) -> Option<Self> {
+        stage.keys.is_some().then(|| Self {
+            places: memory.map(stage.contexts),
+            keys: memory.vector(stage.contexts, Named(ContextKey::NONE.long())),
+            contexts: memory.vector(stage.contexts, Stored(Context::default())),
+            ages: memory.allocator(stage.contexts),
+        })
+    }
+}
+
 impl<M: Memory> Contexts<M> {
     /// No contexts yet; without `holds`, no room for any either.
     pub(super) fn new(machine: &Machine, memory: &M, holds: bool) -> Self {
         if !holds {
             return Self { stages: Vec::new(), globals: memory.vector(0, 0) };
         }
-        let stages = machine.stages.iter().map(|stage| {
-            stage.keys.is_some().then(|| StageContexts {
-                places: memory.map(stage.contexts),
-                keys: memory.vector(stage.contexts, Named(ContextKey::NONE.long())),
-                contexts: memory.vector(stage.contexts, Stored(Context::default())),
-                ages: memory.allocator(stage.contexts),
-            })
+        let stages = machine.stages.iter().map(|stage| StageContexts::of(stage, memory)).collect();
+        Self { stages, globals: memory.vector(machine.globals.len(), 0) }
+    }
+
+    /// Fits shared contexts to a program that succeeds another. Stages with contexts keep them by name; global registers stay.
+    pub(super) fn adopt(&mut self, new: &Machine, old: &Machine, memory: &M) {
+        if self.stages.is_empty() {
+            return;
+        }
+        let mut before = mem::take(&mut self.stages);
+        let stages = new.stages.iter().map(|stage| {
+            let number = old.stages.iter().position(|other| other.name == stage.name);
+            let kept = number.and_then(|number| before[number].take());
+            kept.filter(|_| stage.keys.is_some()).or_else(|| StageContexts::of(stage, memory))
         });
-        Self { stages: stages.collect(), globals: memory.vector(machine.globals.len(), 0) }
+        self.stages = stages.collect();
     }
 
     /// All contexts with stage and key: those that are stored, and the presets that no packet has changed.

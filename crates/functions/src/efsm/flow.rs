@@ -25,10 +25,15 @@ pub(super) struct Layout {
     spans: Vec<Range<usize>>,
     /// Words of all contexts.
     words: usize,
-    has_timeouts: bool,
+    pub(super) has_timeouts: bool,
 }
 
 impl Layout {
+    /// The words of a stage's context.
+    pub(super) fn span(&self, stage: usize) -> Range<usize> {
+        self.spans[stage].clone()
+    }
+
     /// The layout of a program's contexts; `None` if they don't fit in a flow.
     pub(super) fn of(machine: &Machine) -> Option<Self> {
         let mut words = 0;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use packet::{Nanos, Seq};
 use port::{
-    Batch, Fate, Opened, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
+    Batch, Opened, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
     TransmitCounts,
 };
 

@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use engine::{Control, EngineKind, Options, Outcome, Running, start};
+use functions::efsm::Efsm;
 use functions::rules::{Config, Rules};
+use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, MemoryQueue, Opened, Outbox, Port, PortError, Receive, Received, Stream, Trace};
 use testkit::{Build, Driver, Frames};
@@ -120,46 +122,48 @@ struct Seen {
     to: [u8; 4],
 }
 
-/// Runs the traffic, with `reloads` changes from one rule set to the other and back. Returns the number of each first packet, what came out
+/// Runs the traffic, with `reloads` changes from one function to the other and back. Returns the number of each first packet, what was sent
 /// by number, and the outcome.
-fn run(
+fn run<N: Function + Clone>(
     (kind, cores): (EngineKind, usize),
-    texts: &[String; 2],
-    least: &str,
+    both: &[N; 2],
     trace: &Arc<Trace>,
     reloads: u64,
-) -> (Vec<Seq>, BTreeMap<Seq, Seen>, Outcome) {
+) -> (Vec<Seq>, BTreeMap<Seq, Vec<u8>>, Outcome) {
     let released = Arc::new(AtomicU64::new(0));
     let inner = MemoryQueue::new(Arc::clone(trace), 16);
     let outbox: Outbox = inner.outbox();
     let mut port = Gated { inner, released: Arc::clone(&released) };
-    let sets = [0, 1].map(|set| rules(&texts[set], least));
     let options = Options { may_share: true, ..Options::default() };
     let step = trace.len() as u64 / (reloads + 1);
     let mut firsts = Vec::new();
     let outcome = thread::scope(|scope| {
-        let running: Running<'_, Rules> =
-            start(scope, Arc::new(sets[0].clone()), kind, cores, options, &mut port, &Control::default());
+        let running: Running<'_, N> =
+            start(scope, Arc::new(both[0].clone()), kind, cores, options, &mut port, &Control::default());
         for number in 1..=reloads {
             released.store(number * step, Ordering::Relaxed);
             // At times while packets flow, at times when all are through.
             while number % 4 == 0 && running.control().packets() < number * step {
                 thread::yield_now();
             }
-            let first = running.reload(sets[(number % 2) as usize].clone()).expect("it can take over");
+            let first = running.reload(both[(number % 2) as usize].clone()).expect("it can take over");
             firsts.push(first.expect("the run goes on"));
         }
         released.store(u64::MAX, Ordering::Relaxed);
         running.wait().expect("it runs")
     });
-    let seen =
-        |bytes: &[u8]| Seen { tos: bytes[15], ttl: bytes[22], to: bytes[30..34].try_into().expect("four bytes") };
-    (firsts, outbox.take().iter().map(|sent| (sent.seq, seen(&sent.bytes))).collect(), outcome)
+    (firsts, outbox.take().into_iter().map(|sent| (sent.seq, sent.bytes)).collect(), outcome)
+}
+
+/// What is seen of a packet that was forwarded.
+fn seen(bytes: &[u8]) -> Seen {
+    Seen { tos: bytes[15], ttl: bytes[22], to: bytes[30..34].try_into().expect("four bytes") }
 }
 
 /// Compares a run with the sequential driver, which changes its rules before the same packets.
 fn check(way: (EngineKind, usize), texts: &[String; 2], least: &str, trace: &Arc<Trace>, reloads: u64) {
-    let (firsts, came, outcome) = run(way, texts, least, trace, reloads);
+    let both = [0, 1].map(|set| rules(&texts[set], least));
+    let (firsts, came, outcome) = run(way, &both, trace, reloads);
     assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
     assert_eq!(outcome.counters.received, trace.len() as u64, "{way:?}: no packet is lost");
     assert!(firsts.is_sorted(), "{way:?}");
@@ -176,7 +180,8 @@ fn check(way: (EngineKind, usize), texts: &[String; 2], least: &str, trace: &Arc
         let set = firsts.partition_point(|first| *first <= packet.seq) % 2;
         match (came.get(&packet.seq), verdict) {
             (None, nf::Verdict::Drop(_)) => {}
-            (Some(seen), nf::Verdict::Rewrite { rewrite, .. }) => {
+            (Some(sent), nf::Verdict::Rewrite { rewrite, .. }) => {
+                let seen = seen(sent);
                 let marks = [(0x10, 10), (0x08, 20)][set];
                 assert_eq!((seen.tos, seen.ttl), marks, "{way:?}: packet {} of one rule set", packet.seq);
                 let to = rewrite.dst.map_or(bytes[30..34].to_vec(), |to| match to.address {
@@ -185,7 +190,7 @@ fn check(way: (EngineKind, usize), texts: &[String; 2], least: &str, trace: &Arc
                 });
                 assert_eq!(seen.to[..], to[..], "{way:?}: packet {}", packet.seq);
             }
-            (seen, verdict) => panic!("{way:?}: packet {}: {seen:?}, but {verdict:?} in sequence", packet.seq),
+            (sent, verdict) => panic!("{way:?}: packet {}: {sent:?}, but {verdict:?} in sequence", packet.seq),
         }
     }
     assert_eq!(outcome.report, driver.report(), "{way:?}");
@@ -226,14 +231,66 @@ fn rules_that_share_state_take_over() {
         check(way, &sharing(), "rewritten", &trace, 100);
     }
     for way in [(EngineKind::Shared, 2), (EngineKind::Transactional, 3)] {
-        let (firsts, came, outcome) = run(way, &sharing(), "rewritten", &trace, 200);
+        let both = sharing().map(|text| rules(&text, "rewritten"));
+        let (firsts, came, outcome) = run(way, &both, &trace, 200);
         assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
         assert_eq!(outcome.counters.received, trace.len() as u64, "{way:?}: no packet is lost");
-        for (seq, seen) in came {
+        for (seq, sent) in came {
+            let seen = seen(&sent);
             let set = firsts.partition_point(|first| *first <= seq) % 2;
             assert_eq!((seen.tos, seen.ttl), [(0x10, 10), (0x08, 20)][set], "{way:?}: packet {seq} of one rule set");
         }
     }
+}
+
+/// A program that drops every fifth packet of two hosts, and that program after edits: every third, and none of strangers.
+fn programs(global: &str) -> [Efsm; 2] {
+    let counted = if global.is_empty() { "" } else { "total = total + 1; " };
+    let text = format!(
+        "stage count\n  key biflow ip.src ip.dst\n  {global}\n  states new=0 busy=1\n  on new : state busy idle 3s; r0 = 1; out 1\n  \
+         on busy r0>=4 : {counted}r0 = 0; drop\n  on busy : r0 = r0 + 1; out 1\n"
+    );
+    let old = efsm::Program::read(&text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
+    let stage = || "count".to_owned();
+    let edits = [
+        efsm::Edit::ReplaceRow { stage: stage(), at: 1, row: format!("on busy r0>=2 : {counted}r0 = 0; drop") },
+        efsm::Edit::AddRow { stage: stage(), at: Some(0), row: "on * l4.src=9 : drop".into() },
+    ];
+    let new = old.edit(&edits).expect("the test's own edits");
+    [old, new].map(|program| Efsm::of(program.machine().clone()))
+}
+
+#[test]
+fn programs_of_stages_take_over_with_their_contexts() {
+    let trace = Arc::new(traffic(20_000).trace());
+    let shared = [(EngineKind::Sequential, 1), (EngineKind::Scr, 2), (EngineKind::Shared, 1), (EngineKind::Transactional, 1)];
+    for (global, ways) in [("", &EXACT[..]), ("global total = 0", &shared[..])] {
+        let both = programs(global);
+        for way in ways {
+            let (firsts, came, outcome) = run(*way, &both, &trace, 50);
+            assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
+            let mut driver = Driver::new(both[0].clone());
+            let mut changes = firsts.iter().zip(1..).peekable();
+            for (packet, bytes) in trace.iter() {
+                while let Some((_, number)) = changes.next_if(|(first, _)| **first <= packet.seq) {
+                    driver.reload(both[number % 2].clone()).expect("it can take over");
+                }
+                let is_dropped = matches!(driver.frame(packet.time, packet.link, bytes), nf::Verdict::Drop(_));
+                assert_eq!(came.contains_key(&packet.seq), !is_dropped, "{way:?}: packet {}", packet.seq);
+            }
+            assert_eq!(outcome.report, driver.report(), "{way:?}");
+        }
+    }
+    let [old, _] = programs("");
+    let refused = |text: &str| {
+        let program = efsm::Program::read(text).expect("it is a program");
+        nf::NetworkFunction::succeed(Efsm::of(program.machine().clone()), &old).expect_err("it can't take over")
+    };
+    assert!(refused("stage other\n  on * : out 1\n").contains("no contexts"));
+    let count = "stage count\n  key biflow ip.src ip.dst\n  states new=0 busy=2\n  on new : state busy idle 3s; r0 = 1; out 1\n";
+    assert!(refused(count).contains("`count` has other numbers for states"));
+    assert!(refused(&count.replace("biflow ", "")).contains("`count` has other keys"));
+    assert!(refused(&count.replace("r0", "r3")).contains("`count` has other registers"));
 }
 
 #[test]
