@@ -33,12 +33,9 @@ pub(crate) fn run(deep: bool) -> Result<()> {
             Ok(())
         }
     })?;
-    stages.step("tests", || {
-        totals = tests::run(deep)?;
-        totals.skipped += skipped;
-        Ok(())
-    })?;
-    stages.side_by_side(&MODELS, &mut totals)?;
+    totals.skipped += skipped;
+    let tests: &[Counted] = if deep { &[("tests", tests::deep)] } else { &[("tests", tests::run)] };
+    stages.side_by_side(&[tests, &MODELS], &mut totals)?;
     let mut commands = 0;
     stages.step("the README's commands", || {
         commands = readme::run(readme::Built::ByTests)?;
@@ -53,18 +50,14 @@ pub(crate) fn run(deep: bool) -> Result<()> {
 /// The name of a step, and a function that counts its checks.
 type Counted = (&'static str, fn(&mut Totals) -> Result<()>);
 
-/// Steps that keep one core busy. The two rows run side by side; the steps of a row run one after the other.
-const MODELS: [&[Counted]; 2] = [
-    &[
-        ("loss recovery under a model checker", concurrency::agreement),
-        ("transactions under a model checker", concurrency::serializability),
-        ("shared tables under a model checker", concurrency::linearizability),
-    ],
-    &[
-        ("shared tables and transactions under a thread sanitizer", concurrency::sanitizer),
-        ("loss recovery as a model", models::loss_recovery),
-        ("the sequencer in hardware, a sample", |totals| rtl::simulate(rtl::Extent::Sample, totals)),
-    ],
+/// Steps beside the tests, one after the other: the largest crates and many tests keep only one core busy.
+const MODELS: [Counted; 6] = [
+    ("loss recovery under a model checker", concurrency::agreement),
+    ("transactions under a model checker", concurrency::serializability),
+    ("shared tables under a model checker", concurrency::linearizability),
+    ("shared tables and transactions under a thread sanitizer", concurrency::sanitizer),
+    ("loss recovery as a model", models::loss_recovery),
+    ("the sequencer in hardware, a sample", |totals| rtl::simulate(rtl::Extent::Sample, totals)),
 ];
 
 /// The time that each stage took.

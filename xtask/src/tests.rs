@@ -23,15 +23,19 @@ impl Totals {
     }
 }
 
-/// Runs all tests, including doc tests. Benches are built by the lints and not run. `deep` runs everything instead of a sample.
-pub(crate) fn run(deep: bool) -> Result<Totals> {
-    let mut totals = Totals::default();
-    for arguments in
-        [&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"][..], &["test", "--workspace", "--doc"]]
-    {
-        tests(arguments, deep, &mut totals)?;
-    }
-    Ok(totals)
+/// Runs all tests, including doc tests. Benches are built by the lints and not run.
+pub(crate) fn run(totals: &mut Totals) -> Result<()> {
+    all(false, totals)
+}
+
+/// The same over everything instead of a sample.
+pub(crate) fn deep(totals: &mut Totals) -> Result<()> {
+    all(true, totals)
+}
+
+fn all(deep: bool, totals: &mut Totals) -> Result<()> {
+    tests(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"], deep, totals)?;
+    tests(&["test", "--workspace", "--doc"], deep, totals)
 }
 
 fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
