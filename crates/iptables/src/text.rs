@@ -55,7 +55,7 @@ pub fn parse(text: &str, options: &Options<'_>) -> Result<Parsed, Errors> {
     if text.starts_with(BYTE_ORDER_MARK) {
         let fault =
             Fault::syntax(1, "", "the file begins with a byte order mark").instead("save it as UTF-8 without one");
-        return Err(Errors { errors: vec![fault.on(options.name, 1)], left_out: 0 });
+        return Err(Errors { errors: [fault.on(options.name, 1)].into(), left_out: 0 });
     }
     let family = options.family.unwrap_or_else(|| guess_family(options.name, text));
     let mut reader =
