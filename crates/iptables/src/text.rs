@@ -52,6 +52,11 @@ pub struct Parsed {
 ///
 /// All errors of the text, by line. The checks of [`ErrorKind::Load`] run only if there are none of the other kinds.
 pub fn parse(text: &str, options: &Options<'_>) -> Result<Parsed, Errors> {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        let fault =
+            Fault::syntax(1, "", "the file begins with a byte order mark").instead("save it as UTF-8 without one");
+        return Err(Errors { errors: [fault.on(options.name, 1)].into(), left_out: 0 });
+    }
     let family = options.family.unwrap_or_else(|| guess_family(options.name, text));
     let mut reader =
         Reader { options, family, tables: Vec::new(), errors: Vec::new(), left_out: 0, skipped: Vec::new() };
@@ -76,6 +81,9 @@ pub fn parse(text: &str, options: &Options<'_>) -> Result<Parsed, Errors> {
         false => Err(Errors { errors, left_out }),
     }
 }
+
+/// What some editors write before the first line.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Guesses the family of a rule set: by the file's name (`rules.v6`, `ip6tables.rules`), by the commands, and by words that only one family has.
 #[must_use]

@@ -78,6 +78,17 @@ impl Namespace {
         })
     }
 
+    /// Returns how many packets an interface of the namespace has received.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is no such interface.
+    pub fn received(&self, interface: &str) -> io::Result<u64> {
+        let text = self.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+        let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+        let packets = lines.next().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        packets.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Calls `f` on a new thread inside the namespace: its sockets belong to the namespace, and so does its `/proc/sys/net`.
     ///
     /// # Panics
@@ -116,15 +127,26 @@ impl Wire {
     /// # Errors
     /// The kernel's error.
     pub fn open(interface: &str) -> io::Result<Self> {
-        let all = Protocol::from_raw(std::num::NonZeroU32::new(u32::from(ETH_P_ALL.to_be())).expect("not zero"));
+        Self::bound(interface, ETH_P_ALL)
+    }
+
+    /// Opens the interface, which must be in the calling thread's namespace, to send alone: the kernel copies no frame for it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open_to_send(interface: &str) -> io::Result<Self> {
+        Self::bound(interface, NO_PROTOCOL)
+    }
+
+    fn bound(interface: &str, protocol: u16) -> io::Result<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::PACKET,
             SocketType::RAW,
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            Some(all),
+            std::num::NonZeroU32::new(u32::from(protocol.to_be())).map(Protocol::from_raw),
         )?;
         let index = name_to_index(&socket, interface)?;
-        rustix::net::bind(&socket, &LinkAddress::new(index))?;
+        rustix::net::bind(&socket, &LinkAddress::new(index, protocol))?;
         Ok(Self { socket, mac: mac_of(interface)?, buffer: RefCell::new(vec![0; 65_536]) })
     }
 
@@ -226,6 +248,8 @@ fn with_sbin(program: &str) -> Command {
 }
 
 const ETH_P_ALL: u16 = 3;
+/// The protocol of a socket that receives nothing.
+const NO_PROTOCOL: u16 = 0;
 
 /// `struct sockaddr_ll` of packet(7).
 #[repr(C)]
@@ -240,10 +264,10 @@ struct LinkAddress {
 }
 
 impl LinkAddress {
-    const fn new(index: u32) -> Self {
+    const fn new(index: u32, protocol: u16) -> Self {
         Self {
             family: AddressFamily::PACKET.as_raw(),
-            protocol: ETH_P_ALL.to_be(),
+            protocol: protocol.to_be(),
             index: index as i32,
             hardware: 0,
             kind: 0,

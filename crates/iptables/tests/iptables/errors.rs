@@ -130,6 +130,15 @@ rules.v4:5:1: the table is not finished; add the line `COMMIT`";
 }
 
 #[test]
+fn broken_files_are_refused_in_a_line() {
+    let expected = "rules.v4:1:1: the file begins with a byte order mark; save it as UTF-8 without one";
+    assert_eq!(errors("\u{feff}*filter\nCOMMIT\n"), expected);
+    assert!(of_rule("-A A -s 1.2.\u{0}3.4 -j DROP").ends_with("is not an IPv4 address"));
+    let long = format!("*filter\n-A INPUT -j {}\nCOMMIT\n", "x".repeat(1_000_000));
+    assert_eq!(errors(&long), "rules.v4:2:1: the line is longer than 65535 bytes");
+}
+
+#[test]
 fn unsupported_rules_are_skipped_and_listed() {
     let text = "*filter\n-A INPUT -s 10.0.0.1 -j DROP\n-A INPUT -m owner --uid-owner 0 -j DROP\n-A INPUT -s 10.0.0.3\n\
                 -D INPUT 3\n-I INPUT 2 -j TPROXY --on-port 1\n-A INPUT -s www.example.net -j DROP\nCOMMIT\n";

@@ -106,7 +106,7 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
     let sets = match &args.sets {
         Some(path) => match Sets::parse(&text(path)?, &path.display().to_string()) {
             Ok(sets) => Some(sets),
-            Err(errors) => return refused(&errors, args),
+            Err(errors) => return refused(&errors, path, args),
         },
         None => None,
     };
@@ -124,7 +124,7 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
     let given = text(&args.file)?;
     let parsed = match parse(&given, &options) {
         Ok(parsed) => parsed,
-        Err(errors) => return refused(&errors, args),
+        Err(errors) => return refused(&errors, &args.file, args),
     };
     let runs = runs(args, &parsed.rules, given)?;
     if args.json {
@@ -204,8 +204,8 @@ fn hindrance_json(hindrance: &Hindrance) -> Value {
     json!({ "line": hindrance.at.line, "what": hindrance.what, "rule": hindrance.rule })
 }
 
-/// Prints what is refused, by line.
-fn refused(errors: &Errors, args: &CheckArgs) -> Result<(), Failed> {
+/// Prints what is refused of a file, by line.
+fn refused(errors: &Errors, file: &Path, args: &CheckArgs) -> Result<(), Failed> {
     if args.json {
         let list: Vec<Value> = errors.errors.iter().map(error_json).collect();
         print_json(&json!({ "valid": false, "errors": list, "errors_left_out": errors.left_out }))?;
@@ -219,8 +219,8 @@ fn refused(errors: &Errors, args: &CheckArgs) -> Result<(), Failed> {
         _ if args.skip_unsupported => "",
         _ => "; --skip-unsupported leaves out what only Millrace refuses",
     };
-    let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
-    Err(Failed::Outcome(anyhow::anyhow!("{}: {errors}{hint}", args.file.display())))
+    let errors = if count == 1 { "1 error".to_owned() } else { format!("{} errors", self::count(count as u64)) };
+    Err(Failed::Outcome(anyhow::anyhow!("{}: {errors}{hint}", file.display())))
 }
 
 /// Reads a text file, or standard input.

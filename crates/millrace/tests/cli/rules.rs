@@ -60,6 +60,9 @@ error: rules.v4: 2 errors; --skip-unsupported leaves out what only Millrace refu
     fs::write(folder.path("sets"), "create other hash:ip\n").unwrap();
     let (code, error) = folder.fails("rules check rules.v4 --skip-unsupported --sets sets");
     assert!(code == 1 && error.starts_with("rules.v4:5:32: there is no set `admins`"), "{code} {error}");
+    fs::write(folder.path("sets"), "create admins hash:net\nadd admins nowhere\n").unwrap();
+    let (code, error) = folder.fails("rules check rules.v4 --skip-unsupported --sets sets");
+    assert!(code == 1 && error.ends_with("error: sets: 1 error\n"), "{code} {error}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub struct KernelRouter {
     addresses: Vec<Ipv4Addr>,
     sentinels: u32,
     router: Namespace,
-    _far: Namespace,
+    far: Namespace,
 }
 
 impl KernelRouter {
@@ -89,7 +89,7 @@ impl KernelRouter {
         let open = || (0..interfaces.len()).map(|nth| Wire::open(&format!("w{nth}"))).collect::<io::Result<_>>();
         let wires = far.enter(open)?;
         let addresses = interfaces.iter().map(|interface| interface.address).collect();
-        Ok(Self { wires, addresses, sentinels: 0, router, _far: far })
+        Ok(Self { wires, addresses, sentinels: 0, router, far })
     }
 
     /// The router's namespace.
@@ -131,6 +131,33 @@ impl KernelRouter {
             self.collect(other, prober, &mut sent)?;
         }
         Ok(sent)
+    }
+
+    /// Makes the far ends send alone, for measurements: no frame is copied for them, so [`inject`](Self::inject) finds none.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn only_send(&mut self) -> io::Result<()> {
+        let wires = self.wires.len();
+        let open = || (0..wires).map(|nth| Wire::open_to_send(&format!("w{nth}"))).collect();
+        self.wires = self.far.enter::<io::Result<_>>(open)?;
+        Ok(())
+    }
+
+    /// Sends a frame to the interface number `to`, whatever becomes of it.
+    ///
+    /// # Errors
+    /// The kernel's error, such as [`io::ErrorKind::WouldBlock`].
+    pub fn send(&self, to: usize, frame: &[u8]) -> io::Result<()> {
+        self.wires[to].send(frame)
+    }
+
+    /// Returns how many frames have left the router by the interface number `by`, as the far end counted them.
+    ///
+    /// # Errors
+    /// The error of reading the counters.
+    pub fn left(&self, by: usize) -> io::Result<u64> {
+        self.far.received(&format!("w{by}"))
     }
 
     /// Collects the packets that have come out by a wire. Returns true if the sentinel's answer is among them.

@@ -1,5 +1,6 @@
 //! `millrace rules explain`: the way of one packet through the rules, and the counters of all rules.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,11 +146,13 @@ fn listing(rules: &RuleSet) -> String {
     let mut out = String::new();
     for table in &rules.tables {
         let _ = writeln!(out, "Table {} ({})\n", table.kind.name(), rules.family);
+        let mut references: HashMap<&str, usize> = HashMap::new();
+        for name in
+            table.chains.iter().flat_map(|chain| &chain.rules).filter_map(|rule| rule.target.as_deref()?.chain())
+        {
+            *references.entry(name).or_default() += 1;
+        }
         for chain in &table.chains {
-            let references = table.chains.iter().flat_map(|other| &other.rules);
-            let leads_here = |rule: &&iptables::Rule| {
-                rule.target.as_deref().and_then(Target::chain).is_some_and(|name| name == chain.name)
-            };
             let _ = match chain.base {
                 Some((_, policy)) => writeln!(
                     out,
@@ -159,7 +162,10 @@ fn listing(rules: &RuleSet) -> String {
                     chain.counters.packets,
                     chain.counters.bytes
                 ),
-                None => writeln!(out, "Chain {} ({} references)", chain.name, references.filter(leads_here).count()),
+                None => {
+                    let references = references.get(chain.name.as_str()).copied().unwrap_or(0);
+                    writeln!(out, "Chain {} ({references} references)", chain.name)
+                }
             };
             let _ = writeln!(out, "{:>8} {:>8} {:<11} rule", "pkts", "bytes", "target");
             for rule in &chain.rules {
