@@ -17,7 +17,9 @@ impl Efsm {
             (Place::Flow(_, _, before), Place::Flow(_, _, layout)) => {
                 for stage in stages() {
                     let new = keeps(&self.machine, stage)?;
-                    if before.span(stage.number) != layout.span(new.number) || before.has_timeouts != layout.has_timeouts {
+                    if before.span(stage.number) != layout.span(new.number)
+                        || before.has_timeouts != layout.has_timeouts
+                    {
                         let name = &stage.name;
                         return Err(format!(
                             "the contexts of the stage `{name}` would lie elsewhere in a flow: stages with contexts can only \
@@ -57,7 +59,11 @@ fn keeps<'a>(new: &'a Machine, old: &Stage) -> Result<&'a Stage, String> {
         () if stage.keys != old.keys => "other keys",
         () if stage.contexts != old.contexts => "room for another number of contexts",
         () if !stage.registers.starts_with(&old.registers) => "other registers",
-        () if old.states.iter().any(|(state, number)| stage.states.iter().any(|(other, now)| other == state && now != number)) => {
+        () if old
+            .states
+            .iter()
+            .any(|(state, number)| stage.states.iter().any(|(other, now)| other == state && now != number)) =>
+        {
             "other numbers for states"
         }
         () => return Ok(stage),

@@ -142,7 +142,7 @@ impl First {
     /// Takes the verdict out, if there is one.
     #[inline]
     fn take(&mut self) -> Option<Verdict> {
-        let [high, low] = core::mem::replace(&mut self.0, [0; 2]);
+        let [high, low] = core::mem::take(&mut self.0);
         let word = u64::from(high) << 32 | u64::from(low);
         if word == 0 {
             return None;

@@ -296,6 +296,18 @@ verdict: dropped, and answered by a reset
         listing.starts_with("Table filter (IPv4)\n\nChain INPUT (policy ACCEPT 0 packets, 0 bytes)\n"),
         "{listing}"
     );
+    // The columns are those of iptables 1.8.9.
+    let listed = "*filter\n-A FORWARD -s 10.99.0.0/16 ! -d 192.0.2.1/32 -p tcp -m tcp --dport 22 -j ACCEPT\n\
+                  -A FORWARD ! -p tcp -s 10.99.0.0/16 -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n";
+    fs::write(folder.path("listed.v4"), listed).unwrap();
+    let listing = folder.stdout("rules explain listed.v4 --in demo.pcap.zst");
+    for row in [
+        "    pkts      bytes target     prot opt in     out     source               destination         \n",
+        "       0        0 ACCEPT     6    --  *      *       10.99.0.0/16        !192.0.2.1            -m tcp --dport 22\n",
+        "       0        0 REJECT    !6    --  *      *       10.99.0.0/16         0.0.0.0/0            --reject-with icmp-port-unreachable\n",
+    ] {
+        assert!(listing.contains(row), "{listing}");
+    }
     let run = folder.json("run rules --rules office.v4 --in demo.pcap.zst --json");
     let counters = folder.json("rules explain office.v4 --in demo.pcap.zst --json");
     let rule = &counters["rules"][0]["tables"][0]["chains"][1]["rules"][4];

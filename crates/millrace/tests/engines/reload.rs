@@ -263,7 +263,8 @@ fn programs(global: &str) -> [Efsm; 2] {
 #[test]
 fn programs_of_stages_take_over_with_their_contexts() {
     let trace = Arc::new(traffic(20_000).trace());
-    let shared = [(EngineKind::Sequential, 1), (EngineKind::Scr, 2), (EngineKind::Shared, 1), (EngineKind::Transactional, 1)];
+    let shared =
+        [(EngineKind::Sequential, 1), (EngineKind::Scr, 2), (EngineKind::Shared, 1), (EngineKind::Transactional, 1)];
     for (global, ways) in [("", &EXACT[..]), ("global total = 0", &shared[..])] {
         let both = programs(global);
         for way in ways {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use functions::rules::Rules;
 use functions::rules::trace::{Condition, Step, Trace};
 use functions::rules::view::{NO_INTERFACE, View};
-use iptables::{Chain, RuleSet, Table, Target};
+use iptables::{Chain, Family, Interface, Located, Network, RuleSet, Table, Target};
 use lab::Driver;
 use nf::{NetworkFunction, Reply, Verdict};
 use packet::{IcmpError, Rewrite, protocol};
@@ -26,7 +26,8 @@ use crate::print::style::Style;
 /// Explain what the rules do with a packet of a capture
 ///
 /// Runs the rules over the packets before it, and tells its way: hook by hook, chain by chain, rule by rule, with what the packet doesn't
-/// pass of each rule. Without --packet, prints the counters of all rules after the last packet, in the columns of `iptables -nvxL`.
+/// pass of each rule. Without --packet, prints the counters of all rules after the last packet, in the columns of `iptables -nvxL`; matches and
+/// options of targets stand behind them, as `iptables-save` writes them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace rules explain rules.v4 --in a.pcap --packet 17
@@ -167,16 +168,60 @@ fn listing(rules: &RuleSet) -> String {
                     writeln!(out, "Chain {} ({references} references)", chain.name)
                 }
             };
-            let _ = writeln!(out, "{:>8} {:>8} {:<11} rule", "pkts", "bytes", "target");
-            for rule in &chain.rules {
-                let target = rule.target.as_deref().map_or("", Target::name);
-                let (packets, bytes) = (rule.counters.packets, rule.counters.bytes);
-                let _ = writeln!(out, "{packets:>8} {bytes:>8} {target:<11} {}", rule.to_string().trim_start());
-            }
+            out.push_str(
+                "    pkts      bytes target     prot opt in     out     source               destination         \n",
+            );
+            chain.rules.iter().for_each(|rule| row(&mut out, rule, rules.family));
             out.push('\n');
         }
     }
     out
+}
+
+/// A rule in the columns of `iptables -nvxL`.
+fn row(out: &mut String, rule: &iptables::Rule, family: Family) {
+    let not = |negated: bool| if negated { '!' } else { ' ' };
+    let protocol = rule.protocol.as_deref().map_or((' ', 0), |one| (not(one.negated), one.value));
+    let fragment = match rule.fragment.as_deref() {
+        None => "--",
+        Some(false) => "-f",
+        Some(true) => "!f",
+    };
+    let interface = |one: &Option<Located<iptables::Condition<Interface>>>| match one.as_deref() {
+        None => "*".to_owned(),
+        Some(iptables::Condition { negated, value }) => format!("{}{value}", if *negated { "!" } else { "" }),
+    };
+    let (any, one_host) = if family == Family::V6 { ("::/0", "/128") } else { ("0.0.0.0/0", "/32") };
+    let network = |one: &Option<Located<iptables::Condition<Network>>>| match one.as_deref() {
+        None => (' ', any.to_owned()),
+        Some(iptables::Condition { negated, value }) => (not(*negated), value.to_string().replace(one_host, "")),
+    };
+    let (source, destination) = (network(&rule.source), network(&rule.destination));
+    let target = rule.target.as_deref().map_or("", Target::name);
+    let (packets, bytes) = (rule.counters.packets, rule.counters.bytes);
+    let _ = write!(
+        out,
+        "{packets:>8} {bytes:>8} {target:<9} {}{:<4} {fragment}  {:<6} {:<6} {}{:<19} {}{:<19} ",
+        protocol.0,
+        protocol.1,
+        interface(&rule.input),
+        interface(&rule.output),
+        source.0,
+        source.1,
+        destination.0,
+        destination.1
+    );
+    let _ = match rule.target.as_deref() {
+        Some(Target::Goto(_)) => write!(out, "[goto] "),
+        _ => Ok(()),
+    };
+    for test in &rule.matches {
+        let _ = write!(out, " -m {}{}", test.written_name(), test.value);
+    }
+    let _ = match rule.target.as_deref() {
+        Some(Target::Do(action)) => writeln!(out, "{action}"),
+        _ => writeln!(out),
+    };
 }
 
 /// A packet's way, to be told.
