@@ -296,7 +296,11 @@ impl Configuration {
             None => Settings::default(),
         };
         if let Some(path) = &self.program {
-            settings.set_text("program", path.display().to_string(), configuration(path)?);
+            let text = configuration(path)?;
+            if text.trim().is_empty() {
+                return Err(Failed::usage(format_args!("{}: there is no stage; the file is empty", path.display())));
+            }
+            settings.set_text("program", path.display().to_string(), text);
         }
         // First what rules refer to, so that errors are named where they are.
         if let Some(path) = &self.router {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use catalogue::config::Settings;
 use clap::{Subcommand, ValueEnum};
@@ -126,11 +127,13 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
         Ok(parsed) => parsed,
         Err(errors) => return refused(&errors, &args.file, args),
     };
+    let needs_router = needs_router(args, &parsed.rules, &given)?;
     let runs = runs(args, &parsed.rules, given)?;
     if args.json {
         let mut json = as_json(&parsed.rules, sets.as_ref(), &parsed.skipped);
         json["shared"] =
             runs.as_ref().map_or(Value::Null, |rules| rules.hindrances().iter().map(hindrance_json).collect());
+        json["needs_router"] = needs_router.into();
         return print_json(&json);
     }
     for skipped in &parsed.skipped {
@@ -140,7 +143,7 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
         true => print_as_it_is(&parsed.rules.to_string()),
         false => {
             let summary = summary(&name, &parsed.rules, sets.as_ref(), parsed.skipped.len());
-            print(&format!("{summary}{}", engines(runs.as_ref())))
+            print(&format!("{summary}{}{}", engines(runs.as_ref()), without_router(&needs_router)))
         }
     }
 }
@@ -148,35 +151,70 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
 /// The function that runs the rules, without --router on a machine with the interfaces that they name; `None` if they need sets that are
 /// not given.
 fn runs(args: &CheckArgs, rules: &RuleSet, given: String) -> Result<Option<Rules>, Failed> {
-    let name = args.file.display().to_string();
-    let sets = args.sets.as_deref().map(text).transpose()?.unwrap_or_default();
     let config = match &args.router {
-        None => Config::of_rules(&given, rules, &sets, args.skip_unsupported).map_err(|error| {
-            let named = |line: &str| match line.split_once(':') {
-                Some(("rules" | "rules_v6", at)) => format!("{name}:{at}"),
-                _ => line.to_owned(),
-            };
-            error.lines().map(named).collect::<Vec<_>>().join("\n")
-        }),
-        Some(path) => {
-            let mut settings = Settings::default();
-            settings.set_table("router", path.display().to_string(), configuration(path)?)?;
-            if args.skip_unsupported {
-                settings.set("skip_unsupported=true")?;
-            }
-            if let Some(path) = &args.sets {
-                settings.set_text("sets", path.display().to_string(), sets);
-            }
-            let key = if rules.family == Family::V4 { "rules" } else { "rules_v6" };
-            settings.set_text(key, name, given);
-            settings.read::<Config>(&<Rules>::DESCRIPTION).map_err(|error| error.to_string())
+        None => {
+            let sets = args.sets.as_deref().map(text).transpose()?.unwrap_or_default();
+            let config = Config::of_rules(&given, rules, &sets, args.skip_unsupported);
+            config.map_err(|error| named(&error, &args.file))
         }
+        Some(_) => configured(args, rules, given)?,
     };
     match config {
         Ok(config) => Ok(Some(Rules::new(&config))),
         Err(error) if args.sets.is_none() && error.lines().all(|line| line.contains("--sets")) => Ok(None),
         Err(error) => Err(Failed::Outcome(anyhow::anyhow!("the rules can be read, but not run\n{error}"))),
     }
+}
+
+/// The configuration with what the arguments give.
+fn configured(args: &CheckArgs, rules: &RuleSet, given: String) -> Result<Result<Config, String>, Failed> {
+    let mut settings = Settings::default();
+    if let Some(path) = &args.router {
+        settings.set_table("router", path.display().to_string(), configuration(path)?)?;
+    }
+    if args.skip_unsupported {
+        settings.set("skip_unsupported=true")?;
+    }
+    if let Some(path) = &args.sets {
+        settings.set_text("sets", path.display().to_string(), text(path)?);
+    }
+    let key = if rules.family == Family::V4 { "rules" } else { "rules_v6" };
+    settings.set_text(key, args.file.display().to_string(), given);
+    Ok(settings.read::<Config>(&<Rules>::DESCRIPTION).map_err(|error| error.to_string()))
+}
+
+/// Errors with the name of the file in place of the key.
+fn named(error: &str, file: &Path) -> String {
+    let name = |line: &str| match line.split_once(':') {
+        Some(("rules" | "rules_v6", at)) => format!("{}:{at}", file.display()),
+        _ => line.to_owned(),
+    };
+    error.lines().map(name).collect::<Vec<_>>().join("\n")
+}
+
+/// What can't be run without the router's configuration, a line each. Nothing if that is given.
+fn needs_router(args: &CheckArgs, rules: &RuleSet, given: &str) -> Result<Vec<String>, Failed> {
+    if args.router.is_some() || args.skip_unsupported {
+        return Ok(Vec::new());
+    }
+    let Err(refused) = configured(args, rules, given.to_owned())? else { return Ok(Vec::new()) };
+    let lines = named(&refused, &args.file);
+    Ok(lines.lines().filter(|line| !line.contains("--sets")).map(ToOwned::to_owned).collect())
+}
+
+fn without_router(needs: &[String]) -> String {
+    /// The most lines that are shown.
+    const SHOWN: usize = 10;
+    if needs.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "  to run the rules, give --router, the router's configuration; without it, these can't be run\n".to_owned();
+    needs.iter().take(SHOWN).for_each(|line| out += &format!("    {line}\n"));
+    if needs.len() > SHOWN {
+        out += &format!("    {} more; --json lists all\n", count((needs.len() - SHOWN) as u64));
+    }
+    out
 }
 
 /// The engines that run the rules, and the rules because of which others don't.
@@ -223,8 +261,20 @@ fn refused(errors: &Errors, file: &Path, args: &CheckArgs) -> Result<(), Failed>
     Err(Failed::Outcome(anyhow::anyhow!("{}: {errors}{hint}", file.display())))
 }
 
-/// Reads a text file, or standard input.
+/// Reads a text file, or standard input. Standard input is read once; two options that name it get the same text.
 pub(super) fn text(path: &Path) -> Result<String, Failed> {
+    static STANDARD: OnceLock<String> = OnceLock::new();
+    if !is_standard(path) {
+        return read_text(path);
+    }
+    if let Some(text) = STANDARD.get() {
+        return Ok(text.clone());
+    }
+    let text = read_text(path)?;
+    Ok(STANDARD.get_or_init(|| text).clone())
+}
+
+fn read_text(path: &Path) -> Result<String, Failed> {
     /// A million entries of a set fit.
     const BYTES_MAX: u64 = 1 << 28;
     let name = path.display();

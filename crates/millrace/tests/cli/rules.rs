@@ -184,7 +184,7 @@ fn a_check_says_which_engines_run_the_rules() {
     line 2: connections with rewritten addresses: -o wan -j MASQUERADE
     line 5: the bucket of `limit`: -m limit --limit 5/sec -j LOG
 ";
-    assert!(folder.stdout("rules check nat.v4").ends_with(expected), "without a router too");
+    assert!(folder.stdout("rules check nat.v4").contains(expected), "without a router too");
     fs::write(folder.path("set.v4"), "*filter\n-A FORWARD -m set --match-set s src -j DROP\nCOMMIT\n").unwrap();
     let unknown = folder.stdout("rules check set.v4");
     assert!(
@@ -256,6 +256,25 @@ fn errors_of_rules_name_their_file() {
     assert!(run.contains("left out: rules:7:"), "{run}");
     let (_, _, error) = folder.run("rules explain owner.v4 --skip-unsupported --in demo.pcap.zst");
     assert!(error.starts_with("left out: owner.v4:7:"), "{error}");
+}
+
+#[test]
+fn what_needs_the_routers_configuration_is_told() {
+    let folder = office();
+    let text = "*filter\n-A FORWARD -i eth0 -j ACCEPT\n-A FORWARD -m addrtype --dst-type LOCAL -j DROP\nCOMMIT\n";
+    fs::write(folder.path("i.v4"), text).unwrap();
+    let told = folder.stdout("rules check i.v4");
+    let (_, needs) = told.split_once("to run the rules, give --router").unwrap_or_else(|| panic!("{told}"));
+    assert!(needs.contains("i.v4:2:") && needs.contains("i.v4:3:"), "{needs}");
+    let json = folder.json("rules check i.v4 --json");
+    assert_eq!(json["needs_router"].as_array().map(Vec::len), Some(2), "{json}");
+    // Two options that name standard input get the same text, and none gets an empty one.
+    let text = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n";
+    let diff = folder.millrace("rules diff - - --in demo.pcap.zst").write_stdin(text).output().unwrap();
+    assert!(diff.status.success(), "{diff:?}");
+    fs::write(folder.path("empty.efsm"), "").unwrap();
+    let (code, error) = folder.fails("efsm run empty.efsm --in demo.pcap.zst");
+    assert!(code == 2 && error.contains("empty.efsm: there is no stage"), "{error}");
 }
 
 #[test]
