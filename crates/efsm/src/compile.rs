@@ -219,8 +219,11 @@ impl Compiler {
                     }
                 }
                 Some(Item::Contexts(most)) => {
-                    let most = self.note(names::number(most, "a number of contexts", CONTEXTS_MAX)).unwrap_or(1);
-                    stage.contexts = most.max(1) as usize;
+                    let number = self.note(names::number(most, "a number of contexts", CONTEXTS_MAX)).unwrap_or(1);
+                    if number == 0 {
+                        self.error(most.place, "a stage stores at least one context");
+                    }
+                    stage.contexts = number.max(1) as usize;
                 }
                 Some(Item::Ports(_) | Item::Meta(..) | Item::Template(..)) => {
                     self.error(Place { line: line.number, column: 1 }, "this line belongs above the first stage");

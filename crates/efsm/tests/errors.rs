@@ -19,6 +19,17 @@ fn every_error_has_its_place() {
         ("stage a\n  on 0 ip.ttl : drop", "2:15: `ip.ttl` is not compared with anything"),
         ("stage a\n  on 0 ip.tl=1 : drop", "2:8: `ip.tl` is neither a number nor an address"),
         ("stage a\n  on 0 ip.ttl=256 : drop", "2:15: 256 doesn't fit in the 8 bits of `ip.ttl`"),
+        ("stage a\n  on * : l4.src = 70000; out 1", "2:19: 70000 doesn't fit in the 16 bits of `l4.src`"),
+        ("meta m = bits 0..3\nstage a\n  on * : m = 17; out 1", "3:14: 17 doesn't fit in the 4 bits of `m`"),
+        (
+            "stage a\n  key ip.src\n  on * : r0 = 99999999999999999999; out 1",
+            "3:15: 99999999999999999999 doesn't fit in 64 bits",
+        ),
+        (
+            "stage a\n  key ip.src\n  on * : state = 99999999999999999999; out 1",
+            "3:18: 99999999999999999999 doesn't fit in 64 bits",
+        ),
+        ("stage a\n  key ip.src\n  contexts 0\n  on * : out 1", "3:12: a stage stores at least one context"),
         ("stage a\n  on 0 ip.src=10.0.0.1/24 : drop", "2:15: 10.0.0.1 has bits outside of the mask 24"),
         ("stage a\n  on 0 l4.src<5/3 : drop", "2:17: a mask goes with = and != alone"),
         ("stage a\n  on new : drop", "2:6: no state `new`: declare it by `states`"),

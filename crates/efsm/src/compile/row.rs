@@ -272,6 +272,10 @@ impl Scope<'_> {
     fn operand(&self, word: &Word) -> Result<Operand, Error> {
         let text = word.text.as_str();
         if let Some((value, _)) = names::literal(text) {
+            let is_address = text.contains(['.', ':']);
+            if !is_address && value >> 64 != 0 {
+                return Err(Error::new(word.place, format!("{text} doesn't fit in 64 bits")));
+            }
             return Ok(Operand::Constant(value));
         }
         if let Some((_, number)) = self.globals.iter().find(|(name, _)| name == text) {
@@ -317,7 +321,20 @@ impl Scope<'_> {
 
     fn assignment(&self, name: &Word, value: &Expression) -> Result<Assignment, Error> {
         let target = self.target(name)?;
-        Ok(Assignment { target, value: self.value_with(value, &|word| self.operand(word))? })
+        let bits = match target {
+            Target::Header(field) => field.bits(),
+            Target::Meta(number) => self.names.meta[usize::from(number)].1,
+            Target::Register(_) | Target::Wide(_) | Target::Global(_) => 128,
+        };
+        let new = self.value_with(value, &|word| self.operand(word))?;
+        if let (Expression::Operand(word), Value::Operand(Operand::Constant(constant))) = (value, &new)
+            && bits < 128
+            && constant >> bits != 0
+        {
+            let message = format!("{} doesn't fit in the {bits} bits of `{}`", word.text, name.text);
+            return Err(Error::new(word.place, message));
+        }
+        Ok(Assignment { target, value: new })
     }
 
     fn value_with(

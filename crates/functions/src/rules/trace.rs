@@ -7,7 +7,8 @@ use super::view::View;
 /// A step of a packet's way through the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The tracker has seen the packet: its state, and whether it goes against the connection's first packet.
+    /// The tracker has seen the packet: its state, behind a comma why if that is not clear, and whether it goes against the connection's
+    /// first packet.
     Tracked(&'static str, bool),
     /// A hook calls a table's chain.
     Chain(TableKind, Hook),

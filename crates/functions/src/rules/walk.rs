@@ -91,6 +91,7 @@ impl<M: Memory, T: Trace> Walk<'_, '_, M, T> {
     pub(super) fn behind_tracker(&mut self) -> Step<Fate, M> {
         if T::ON && self.machine.tracks {
             let state = match self.track.state {
+                Seen::Invalid if self.meta.is_garbled() => "INVALID, a checksum is wrong",
                 Seen::Invalid => "INVALID",
                 Seen::New => "NEW",
                 Seen::Related => "RELATED",

@@ -372,7 +372,12 @@ impl Told<'_> {
                 }),
                 None => Value::Null,
             },
-            Step::Tracked(state, is_reply) => json!({ "step": "tracker", "state": state, "reply": is_reply }),
+            Step::Tracked(state, is_reply) => {
+                let (state, why) = state.split_once(", ").map_or((state, None), |(state, why)| (state, Some(why)));
+                let mut step = json!({ "step": "tracker", "state": state, "reply": is_reply });
+                why.into_iter().for_each(|why| step["why"] = why.into());
+                step
+            }
             Step::Rewritten => json!({ "step": "rewritten", "packet": packet_text(view) }),
             Step::Forwarded(number) => {
                 let interface = (number != NO_INTERFACE).then(|| self.rules.interface(number));
