@@ -61,7 +61,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What packet sets share, or may come to share.
+    /// The state that packet sets share, or may come to share.
     pub(crate) fn sharing<N: NetworkFunction>(&self, nf: &N) -> Sharing {
         match nf.description().sharing {
             Sharing::Nothing if self.may_share => Sharing::Shares("what a later configuration shares"),

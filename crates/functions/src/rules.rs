@@ -249,6 +249,8 @@ impl<T: Trace> Rules<T> {
         let moment = self.moment(cx, meta);
         let counts = cx.counts();
         let mut view = None;
+        // What the table raw has asked or marked may differ from packet to packet, too.
+        let mut is_steady = true;
         if self.machine(meta).base(TableKind::Raw, Hook::Prerouting).is_some() {
             let mut walk = self.walk(cx.shared, &mut cx.tx, counts, moment, meta);
             if let Some(fate) = walk.before_tracker()? {
@@ -258,7 +260,7 @@ impl<T: Trace> Rules<T> {
                 let fate = walk.behind_tracker()?;
                 return Ok(walk.verdict(fate));
             }
-            view = Some(walk.view);
+            (view, is_steady) = (Some(walk.view), walk.trail.is_steady);
         }
         let Some(observation) = meta.observation() else {
             // Packets without a connection have a flow's key at times.
@@ -286,6 +288,7 @@ impl<T: Trace> Rules<T> {
         let generation = self.compiled.generation;
         if let Some(shortcut) = flow.memo.shortcut(is_reply)
             && !T::ON
+            && is_steady
             && !is_new
             && let Some(end) = shortcut.take(meta, state, generation, counts)
         {
@@ -316,7 +319,7 @@ impl<T: Trace> Rules<T> {
             cx.close();
             return Ok(verdict);
         }
-        if is_counted && !is_new {
+        if is_counted && is_steady && !is_new {
             flow.memo.note(is_reply, walk.shortcut(fate, generation));
         }
         Ok(walk.verdict(fate))

@@ -231,7 +231,7 @@ where
     })
 }
 
-/// What a run works on.
+/// The queues or the stream of a run.
 enum Source<'a> {
     /// A queue for each core.
     Queues(Vec<OwnQueue<'a>>),
@@ -256,7 +256,7 @@ impl Source<'_> {
     }
 }
 
-/// How a run ended, or stopped for a moment.
+/// The end of a run, or of a part of it before another configuration.
 #[derive(Default)]
 struct End {
     last: Nanos,
