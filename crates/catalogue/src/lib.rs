@@ -488,15 +488,3 @@ impl<N: Function> Program for Loaded<N> {
         lab::lossy(&self.0, trace, plan, progress)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_function_has_a_flaw() {
-        for entry in Catalogue::standard().entries() {
-            assert_eq!(entry.flaw(), None, "{}", entry.description().name);
-        }
-    }
-}

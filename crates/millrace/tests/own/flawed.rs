@@ -11,30 +11,43 @@ use super::{demo, millrace_with};
 /// Which mistake the command's catalogue has.
 const FLAW: &str = "MILLRACE_TEST_FLAW";
 
-/// What a packet contributes: its five-tuple, or what is left of it where that is the mistake.
+/// What a packet contributes: its key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen<const KEY: u8>(FiveTuple);
+pub(crate) struct Seen(FiveTuple);
 
-/// The key is the packet's own five-tuple, its symmetric one, the source's alone, or all but the destination's port.
-const OWN: u8 = 0;
-const SYMMETRIC: u8 = 1;
-const SOURCE: u8 = 2;
-const COARSE: u8 = 3;
+/// What a key is made of.
+#[derive(Clone, Copy)]
+enum Key {
+    /// The packet's five-tuple.
+    Own,
+    /// The same for both directions.
+    Symmetric,
+    /// The source address.
+    Source,
+    /// All but the destination port.
+    Coarse,
+}
 
-impl<const KEY: u8> Meta for Seen<KEY> {
+impl Key {
+    fn of(self, own: FiveTuple) -> FiveTuple {
+        let (from, to) = (own.source(), own.destination());
+        let between = |from, to| FiveTuple::between(from, to, own.protocol()).unwrap();
+        let nobody = Endpoint { address: if from.address.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, port: 0 };
+        match self {
+            Self::Own => own,
+            Self::Symmetric => own.symmetric().0,
+            Self::Source => between(Endpoint { port: 0, ..from }, nobody),
+            Self::Coarse => between(from, Endpoint { port: 0, ..to }),
+        }
+    }
+}
+
+impl Meta for Seen {
     type Key = FiveTuple;
     const RECORD_BYTES: usize = TUPLE_BYTES;
 
     fn key(&self) -> FiveTuple {
-        let (from, to) = (self.0.source(), self.0.destination());
-        let between = |from, to| FiveTuple::between(from, to, self.0.protocol()).unwrap();
-        let nobody = Endpoint { address: if from.address.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, port: 0 };
-        match KEY {
-            OWN => self.0,
-            SYMMETRIC => self.0.symmetric().0,
-            SOURCE => between(Endpoint { port: 0, ..from }, nobody),
-            _ => between(from, Endpoint { port: 0, ..to }),
-        }
+        self.0
     }
 
     fn write(&self, record: &mut [u8]) {
@@ -46,12 +59,17 @@ impl<const KEY: u8> Meta for Seen<KEY> {
     }
 }
 
-/// Forwards everything but half of the packets, for its reason number `REASON`, of which one is declared; says that its packet sets are
-/// of kind `SET`.
-pub(crate) struct Flawed<const KEY: u8, const SET: u8, const REASON: u8>;
+/// Forwards half of the packets and drops the others.
+pub(crate) struct Flawed {
+    key: Key,
+    /// What it says that its keys are made of.
+    set: PacketSet,
+    /// The number of its drop reason, of which one is declared.
+    reason: u8,
+}
 
-impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<KEY, SET, REASON> {
-    type Meta = Seen<KEY>;
+impl NetworkFunction for Flawed {
+    type Meta = Seen;
     type Flow = ();
     type Shared<M: Memory> = ();
     type Speed = Plain;
@@ -67,7 +85,7 @@ impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<
     };
 
     fn packet_set(&self) -> PacketSet {
-        [PacketSet::FiveTuple, PacketSet::SymmetricFiveTuple, PacketSet::Source][usize::from(SET)]
+        self.set
     }
 
     fn sizing(&self) -> Sizing {
@@ -76,16 +94,16 @@ impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Seen<KEY>> {
-        headers.five_tuple().map(Seen)
+    fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Seen> {
+        headers.five_tuple().map(|own| Seen(self.key.of(own)))
     }
 
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen<KEY>) -> Step<Opened<()>, M> {
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
 
-    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Seen<KEY>) -> Step<Verdict, M> {
-        Ok(if cx.random().is_multiple_of(2) { Verdict::FORWARD } else { Verdict::Drop(Reason::own(REASON)) })
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Seen) -> Step<Verdict, M> {
+        Ok(if cx.random().is_multiple_of(2) { Verdict::FORWARD } else { Verdict::Drop(Reason::own(self.reason)) })
     }
 }
 
@@ -110,23 +128,24 @@ struct Unlisted {
     burst: u32,
 }
 
-fn entry<const KEY: u8, const SET: u8, const REASON: u8>() -> CatalogueEntry {
-    CatalogueEntry::of(|_: Listed| Flawed::<KEY, SET, REASON>)
+fn entry(key: Key, set: PacketSet, reason: u8) -> CatalogueEntry {
+    CatalogueEntry::of(move |_: Listed| Flawed { key, set, reason })
 }
 
 /// The catalogue with the mistake that the environment asks for, if it does.
 pub(crate) fn add(catalogue: Catalogue) -> Catalogue {
+    let sound = || Flawed { key: Key::Own, set: PacketSet::FiveTuple, reason: 0 };
     let entry = match env::var(FLAW).unwrap_or_default().as_str() {
-        "none" => entry::<OWN, 0, 0>(),
-        "symmetric" => entry::<SYMMETRIC, 1, 0>(),
-        "source" => entry::<SOURCE, 2, 0>(),
-        "unlisted" => CatalogueEntry::of(|_: Unlisted| Flawed::<OWN, 0, 0>),
-        "nothing to list" => CatalogueEntry::plain(|| Flawed::<OWN, 0, 0>),
-        "coarse" => entry::<COARSE, 0, 0>(),
-        "fine" => entry::<OWN, 2, 0>(),
-        "one-sided" => entry::<OWN, 1, 0>(),
-        "too symmetric" => entry::<SYMMETRIC, 0, 0>(),
-        "reason" => entry::<OWN, 0, 1>(),
+        "none" => entry(Key::Own, PacketSet::FiveTuple, 0),
+        "symmetric" => entry(Key::Symmetric, PacketSet::SymmetricFiveTuple, 0),
+        "source" => entry(Key::Source, PacketSet::Source, 0),
+        "unlisted" => CatalogueEntry::of(move |_: Unlisted| sound()),
+        "nothing to list" => CatalogueEntry::plain(sound),
+        "coarse" => entry(Key::Coarse, PacketSet::FiveTuple, 0),
+        "fine" => entry(Key::Own, PacketSet::Source, 0),
+        "one-sided" => entry(Key::Own, PacketSet::SymmetricFiveTuple, 0),
+        "too symmetric" => entry(Key::Symmetric, PacketSet::FiveTuple, 0),
+        "reason" => entry(Key::Own, PacketSet::FiveTuple, 1),
         _ => return catalogue,
     };
     catalogue.with(entry)
