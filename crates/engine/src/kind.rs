@@ -65,9 +65,8 @@ impl EngineKind {
         match (self, sharing) {
             (Self::Sequential | Self::Scr, _) => Guarantee::Identical,
             // If packet sets share nothing, transactions have nothing to order.
-            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, _) | (Self::Transactional, Sharing::Nothing) => {
-                Guarantee::IdenticalPerPacketSet
-            }
+            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, _)
+            | (Self::Transactional, Sharing::Nothing | Sharing::Streams) => Guarantee::IdenticalPerPacketSet,
             (Self::Shared, _) | (Self::Transactional, Sharing::Shares(_)) => Guarantee::Serializable,
         }
     }
@@ -113,7 +112,12 @@ impl EngineKind {
                  core; use transactional, scr or shared",
                 function.name
             )),
-            (_, Sharing::Nothing | Sharing::Shares(_)) => Ok(()),
+            (Self::Scr | Self::Hybrid, Sharing::Streams) => Err(format!(
+                "{self} can't run {}: its replicas would need the packets' bytes, and a history has only their metadata; use \
+                 rss, rss++, shared or sequential",
+                function.name
+            )),
+            (_, Sharing::Nothing | Sharing::Streams | Sharing::Shares(_)) => Ok(()),
         }
     }
 }

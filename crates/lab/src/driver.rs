@@ -110,20 +110,21 @@ impl<N: NetworkFunction> Driver<N> {
             return Verdict::Drop(Reason::FRAGMENT);
         }
         match self.function.meta(headers, bytes) {
-            Some(meta) => self.step(seq, &meta),
+            Some(meta) => self.step(seq, &meta, bytes),
             None => self.function.other(headers),
         }
     }
 
-    /// Steps a packet, given as its metadata.
-    fn step(&mut self, seq: Seq, meta: &N::Meta) -> Verdict {
+    /// Steps a packet, given as its metadata, and as its bytes for functions that read them.
+    fn step(&mut self, seq: Seq, meta: &N::Meta, bytes: &[u8]) -> Verdict {
         while let Some(((deadline, _), key)) = self.deadlines.first_key_value().map(|(at, key)| (*at, *key))
             && deadline <= self.now
         {
             self.end(seq, key);
         }
         let key = meta.key();
-        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq);
+        let frame = if N::READS_FRAMES { bytes } else { &[] };
+        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq).reading(frame);
         if N::COUNTS {
             cx = cx.counting(Some(&self.counts));
         }

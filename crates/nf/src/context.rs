@@ -18,6 +18,7 @@ pub struct Context<'a, N: NetworkFunction, M: Memory> {
     seq: Seq,
     effects: Effects,
     counts: Option<&'a PacketCounts>,
+    frame: &'a [u8],
 }
 
 /// What a step requests for its own packet set. The engine carries it out after the step has committed.
@@ -36,7 +37,7 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     #[inline]
     #[must_use]
     pub fn new(shared: &'a N::Shared<M>, tx: M::Tx<'a>, now: Nanos, seq: Seq) -> Self {
-        Self { shared, tx, now, seq, effects: Effects::default(), counts: None }
+        Self { shared, tx, now, seq, effects: Effects::default(), counts: None, frame: &[] }
     }
 
     /// The same, with the counters that [`count`](Self::count) adds to; `None` for a replayed packet, which another core counts. For
@@ -45,6 +46,21 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     #[must_use]
     pub fn counting(self, counts: Option<&'a PacketCounts>) -> Self {
         Self { counts, ..self }
+    }
+
+    /// The same, with the captured bytes of the packet's frame. For engines.
+    #[inline]
+    #[must_use]
+    pub fn reading(self, frame: &'a [u8]) -> Self {
+        Self { frame, ..self }
+    }
+
+    /// The captured bytes of the packet's frame, for functions whose [sharing](crate::Description::sharing) is
+    /// [`Streams`](crate::Sharing::Streams). Empty for others, and where a flow ends without a packet of its own.
+    #[inline]
+    #[must_use]
+    pub const fn frame(&self) -> &'a [u8] {
+        self.frame
     }
 
     /// Counts the packet, of `bytes` bytes, under one of the function's [counters](NetworkFunction::counters).

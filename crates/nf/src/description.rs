@@ -85,6 +85,9 @@ impl fmt::Display for PacketSet {
 pub enum Sharing {
     /// Each packet set has its own state and nothing else.
     Nothing,
+    /// Each packet set has its own state, and steps read the packets' bytes ([`Context::frame`](crate::Context::frame)). Replicas don't have
+    /// these, so engines that replicate refuse the function.
+    Streams,
     /// Packet sets share something. The text completes the sentence "packet sets share ...".
     Shares(&'static str),
 }

@@ -10,7 +10,7 @@ use packet::{FlowKey, Headers, Host, Nanos, Seq};
 
 use crate::context::Context;
 use crate::counts::PacketCounts;
-use crate::description::{Description, PacketSet};
+use crate::description::{Description, PacketSet, Sharing};
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
 use crate::speed::Speed;
@@ -142,6 +142,9 @@ pub trait NetworkFunction:
 
     /// True if the function counts packets by numbers of its own ([`Context::count`]), as a firewall counts by rule.
     const COUNTS: bool = false;
+
+    /// True if steps read the packet's bytes.
+    const READS_FRAMES: bool = matches!(Self::DESCRIPTION.sharing, Sharing::Streams);
 
     /// The number of counters, if the function [counts](Self::COUNTS).
     fn counters(&self) -> usize {

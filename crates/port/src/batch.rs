@@ -104,7 +104,7 @@ impl Lent {
 #[derive(Debug)]
 pub struct Frames<'a> {
     packets: slice::IterMut<'a, Packet>,
-    memory: Memory<'a>,
+    memory: BatchMemory<'a>,
 }
 
 impl<'a> Iterator for Frames<'a> {
@@ -120,12 +120,12 @@ impl<'a> Iterator for Frames<'a> {
 
 /// The memory that the offsets of a batch's packets refer to.
 #[derive(Clone, Copy, Debug)]
-struct Memory<'a> {
+pub struct BatchMemory<'a> {
     lent: Parts<'a>,
     own: &'a [u8],
 }
 
-impl<'a> Memory<'a> {
+impl<'a> BatchMemory<'a> {
     #[inline(always)]
     fn new(lent: Option<&'a Lent>, own: &'a [u8]) -> Self {
         let lent = match lent {
@@ -135,8 +135,10 @@ impl<'a> Memory<'a> {
         Self { lent, own }
     }
 
+    /// The captured bytes of one of the batch's packets.
     #[inline(always)]
-    fn bytes(self, packet: &Packet) -> &'a [u8] {
+    #[must_use]
+    pub fn bytes(self, packet: &Packet) -> &'a [u8] {
         let (start, len) = (packet.offset as usize, packet.len as usize);
         match start.checked_sub(self.lent.len()) {
             None => self.lent.part(start, len),
@@ -282,6 +284,13 @@ impl Batch {
         &mut self.packets
     }
 
+    /// Packet descriptors, for setting their fates, and the memory that has their bytes.
+    #[inline]
+    pub fn apart(&mut self) -> (&mut [Packet], BatchMemory<'_>) {
+        let memory = BatchMemory::new(self.lent.as_ref(), &self.memory);
+        (&mut self.packets, memory)
+    }
+
     /// Bytes of packet `index` of this batch.
     ///
     /// # Panics
@@ -320,13 +329,13 @@ impl Batch {
     #[inline(always)]
     #[must_use]
     pub fn frames(&mut self, range: Range<usize>) -> Frames<'_> {
-        let memory = Memory::new(self.lent.as_ref(), &self.memory);
+        let memory = BatchMemory::new(self.lent.as_ref(), &self.memory);
         Frames { packets: self.packets[range].iter_mut(), memory }
     }
 
     #[inline(always)]
-    fn memory(&self) -> Memory<'_> {
-        Memory::new(self.lent.as_ref(), &self.memory)
+    fn memory(&self) -> BatchMemory<'_> {
+        BatchMemory::new(self.lent.as_ref(), &self.memory)
     }
 
     /// Bytes of packet `index`, for rewriting. A packet in read-only memory is copied first.

@@ -37,7 +37,7 @@ pub mod pcap;
 mod queue;
 mod replay;
 
-pub use batch::{Batch, Block, Fate, Frames, Packet};
+pub use batch::{Batch, BatchMemory, Block, Fate, Frames, Packet};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use gathered::Gathered;

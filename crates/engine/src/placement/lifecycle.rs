@@ -125,11 +125,12 @@ pub(crate) trait FlowStore<V: Copy> {
 pub(crate) trait Runner<N: NetworkFunction> {
     type Memory: Memory;
 
-    /// Runs `body` as one step, and repeats it after a conflict with another core.
+    /// Runs `body` as one step, and repeats it after a conflict with another core. `frame` has the packet's bytes.
     fn run<T>(
         &mut self,
         now: Nanos,
         seq: Seq,
+        frame: &[u8],
         body: impl for<'x> FnMut(&mut Context<'x, N, Self::Memory>) -> Step<T, Self::Memory>,
     ) -> T;
 }
@@ -148,11 +149,13 @@ impl<N: NetworkFunction> Runner<N> for OnLocal<'_, N> {
         &mut self,
         now: Nanos,
         seq: Seq,
+        frame: &[u8],
         mut body: impl for<'x> FnMut(&mut Context<'x, N, Local>) -> Step<T, Local>,
     ) -> T {
         let Self { shared, counts } = *self;
         counts.into_iter().for_each(PacketCounts::discard);
-        let outcome = always(body(&mut Context::new(shared, LocalTx::default(), now, seq).counting(counts)));
+        let outcome =
+            always(body(&mut Context::new(shared, LocalTx::default(), now, seq).counting(counts).reading(frame)));
         counts.into_iter().for_each(PacketCounts::commit);
         outcome
     }
@@ -204,7 +207,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
         while let Decision::Later(time) = decision {
             now = time;
             let Self { nf, store, runner } = self;
-            runner.run(now, seq, |cx| {
+            runner.run(now, seq, lane.frame, |cx| {
                 decision = decide(*nf, cx, lane.meta, || room.get_or_insert_with(|| make_room(store, lane)), now)?;
                 Ok(())
             });
@@ -244,7 +247,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
     fn refuse(&mut self, lane: Lane<'_, N::Meta>) -> Verdict {
         let Self { nf, runner, .. } = self;
         let mut verdict = Verdict::forward();
-        runner.run(lane.now, lane.seq, |cx| {
+        runner.run(lane.now, lane.seq, lane.frame, |cx| {
             match &nf.open(cx, lane.meta)? {
                 Opened::Refused(refused) => verdict.set(refused),
                 Opened::Flow(_) => unreachable!("the function refuses this packet"),
@@ -265,7 +268,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
             }
             None => {
                 let Self { nf, store, runner } = self;
-                runner.run(at.0, at.1, |cx| nf.expire(cx, &opening.flow));
+                runner.run(at.0, at.1, &[], |cx| nf.expire(cx, &opening.flow));
                 store.ledger().leave(origin);
                 store.ledger().count(End::Evicted);
             }
@@ -276,7 +279,7 @@ impl<N: NetworkFunction, S: FlowStore<N::Flow>, R: Runner<N>> Lifecycle<'_, N, S
     #[inline(never)]
     pub(crate) fn end(&mut self, ending: &Ending<N::Flow>, (now, seq): (Nanos, Seq), how: End) {
         let Self { nf, runner, .. } = self;
-        runner.run(now, seq, |cx| nf.expire(cx, &ending.flow));
+        runner.run(now, seq, &[], |cx| nf.expire(cx, &ending.flow));
         self.forget(ending.slot, how);
     }
 

@@ -40,11 +40,13 @@ macro_rules! records_are_of_all {
 }
 pub(crate) use records_are_of_all;
 
-/// A packet's step: its metadata and its [`Ticket`]. Both are references, so calls pass a lane in registers.
+/// A packet's step: its metadata, its [`Ticket`] and its bytes, all by reference.
 #[derive(Debug)]
 pub struct Lane<'a, M> {
     /// The metadata.
     pub meta: &'a M,
+    /// The captured bytes of the frame, if the function [reads them](NetworkFunction::READS_FRAMES).
+    pub frame: &'a [u8],
     /// The packet's hash, number, time, hint and bucket.
     pub ticket: &'a Ticket,
 }
@@ -71,7 +73,7 @@ impl<M> Lane<'_, M> {
     #[inline(always)]
     pub fn spill_to_memory<R>(self, call: impl FnOnce(Lane<'_, M>) -> R) -> R {
         let ticket = *self.ticket;
-        call(Lane { meta: self.meta, ticket: &ticket })
+        call(Lane { ticket: &ticket, ..self })
     }
 }
 

@@ -127,7 +127,8 @@ impl<N: NetworkFunction> Private<N> {
     #[inline(always)]
     fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let counts = counted::<N>(&self.counts, lane.replayed);
-        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq).counting(counts);
+        let mut cx =
+            Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq).counting(counts).reading(lane.frame);
         match always(nf.open(&mut cx, lane.meta)) {
             // Matched by reference: a move would copy the verdict.
             Opened::Flow(mut flow) => match &nf.packet(&mut cx, &mut flow, lane.meta) {
@@ -298,7 +299,8 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     /// Refuses a packet without opening a flow. Inlined, so the verdict is not stored.
     #[inline(always)]
     fn refuse(&self, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
-        let mut cx = Context::new(self.shared, LocalTx::default(), lane.now, lane.seq).counting(self.counts);
+        let mut cx =
+            Context::new(self.shared, LocalTx::default(), lane.now, lane.seq).counting(self.counts).reading(lane.frame);
         match &always(self.nf.open(&mut cx, lane.meta)) {
             Opened::Refused(verdict) => decided(verdict),
             Opened::Flow(_) => unreachable!("the function refuses this packet"),
@@ -322,7 +324,7 @@ fn packet<N: NetworkFunction, K: Key>(
     lane: Lane<'_, N::Meta>,
     decided: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {
-    let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq).counting(counts);
+    let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq).counting(counts).reading(lane.frame);
     let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
     let Effects { deadline, close, assured } = cx.effects();
     // Tested right after the handler: the common path then pays one branch for rare effects.

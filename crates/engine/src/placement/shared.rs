@@ -88,7 +88,8 @@ impl<N: NetworkFunction> Shared<N> {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Entries(handle))).collect()
             }
-            (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
+            // Steps of functions over streams can't be taken on a copy and again.
+            (Sharing::Shares(_) | Sharing::Streams, _) | (Sharing::Nothing, false) => {
                 let handles = Striped::handles(nf, sharing, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Stripes(handle))).collect()
             }

@@ -63,7 +63,7 @@ impl<N: NetworkFunction> Striped<N> {
         tables: Tables,
     ) -> Vec<Self> {
         let count = match sharing {
-            Sharing::Nothing => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
+            Sharing::Nothing | Sharing::Streams => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
             Sharing::Shares(_) => 1,
         };
         let each = Sizing { flows: share(sizing.flows, count), flows_v6: share(sizing.flows_v6, count) };

@@ -82,10 +82,10 @@ fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
         Sharing::Shares(what) => {
             Err(format!("packet sets of {name} share {what}, so one lock guards all its steps: leave --guard out"))
         }
-        Sharing::Nothing if !adds => Err(format!(
+        Sharing::Nothing | Sharing::Streams if !adds => Err(format!(
             "a step of {name} is more than one atomic operation can do, so its entries have locks: leave --guard out"
         )),
-        Sharing::Nothing => Ok(()),
+        Sharing::Nothing | Sharing::Streams => Ok(()),
     }
 }
 

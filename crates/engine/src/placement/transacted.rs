@@ -407,6 +407,7 @@ impl<N: Function> Runner<N> for Transacting<'_, N> {
         &mut self,
         now: Nanos,
         seq: Seq,
+        _frame: &[u8],
         body: impl for<'x> FnMut(&mut Context<'x, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
         self.transactor.transact(self.common, now, seq, body)

@@ -113,7 +113,7 @@ impl<N: Function> Running<'_, N> {
                     "with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"
                 ))
             }
-            Sharing::Shares(_) | Sharing::Nothing => Ok(nf),
+            Sharing::Shares(_) | Sharing::Streams | Sharing::Nothing => Ok(nf),
         }
     }
 

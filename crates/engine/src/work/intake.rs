@@ -42,8 +42,8 @@ impl<M: Copy> Waiting<M> {
 
     /// The step in the form that placements take.
     #[inline(always)]
-    pub(crate) fn lane(&self) -> Lane<'_, M> {
-        Lane { meta: self.meta(), ticket: &self.ticket }
+    pub(crate) fn lane<'a>(&'a self, frame: &'a [u8]) -> Lane<'a, M> {
+        Lane { meta: self.meta(), ticket: &self.ticket, frame }
     }
 
     /// The metadata of a lane in use.

@@ -119,14 +119,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     {
                         let repeats =
                             records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later));
-                        let lane = Lane { meta: &record.meta, ticket: &ticket };
+                        let lane = Lane { meta: &record.meta, ticket: &ticket, frame: &[] };
                         lane.spill_to_memory(|lane| catch_up(place, nf, lane, repeats, position));
                         at += alike;
                         continue;
                     }
                     place.step(
                         nf,
-                        Lane { meta: &record.meta, ticket: &ticket },
+                        Lane { meta: &record.meta, ticket: &ticket, frame: &[] },
                         #[inline(always)]
                         |_| (),
                     );
@@ -141,7 +141,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 let ticket = ticket_of(record, seq, at, false);
                 place.step(
                     nf,
-                    Lane { meta: &record.meta, ticket: &ticket },
+                    Lane { meta: &record.meta, ticket: &ticket, frame: &[] },
                     #[inline(always)]
                     |verdict| emitter.decide(&mut batch.packets_mut()[own], own, verdict),
                 );
@@ -277,7 +277,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let ticket = Ticket { hash: record.hash, seq, now, hint, bucket: record.bucket, replayed: false };
             place.step(
                 nf,
-                Lane { meta: &record.meta, ticket: &ticket },
+                Lane { meta: &record.meta, ticket: &ticket, frame: &[] },
                 #[inline(always)]
                 |verdict| emitter.decide(&mut batch.packets_mut()[index], index, verdict),
             );

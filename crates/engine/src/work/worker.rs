@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nf::{Flow, NetworkFunction, Reason, Verdict};
 use packet::{Nanos, Seq};
-use port::{Batch, Packet, Sides};
+use port::{Batch, BatchMemory, Packet, Sides};
 
 use crate::counters::Counters;
 use crate::error::FailedPacket;
@@ -233,12 +233,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// can overlap.
     #[inline(never)]
     pub(super) fn flush(&mut self, batch: &mut Batch) {
-        self.step_burst(batch.packets_mut());
+        let (packets, memory) = batch.apart();
+        self.step_burst(packets, memory);
         self.emit(batch);
     }
 
     #[inline(always)]
-    fn step_burst(&mut self, packets: &mut [Packet]) {
+    fn step_burst(&mut self, packets: &mut [Packet], memory: BatchMemory<'_>) {
         let Self { nf, place, lanes, emitter, position, .. } = self;
         let nf = &**nf;
         let Lanes { len, waiting, .. } = &mut **lanes;
@@ -250,7 +251,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let waiting = &*waiting;
             let lane = |at: usize| {
                 *position = waiting[at].ticket.seq;
-                waiting[at].lane()
+                waiting[at].lane(&[])
             };
             place.steps(nf, waiting.len(), lane, |at, verdict| {
                 let index = waiting[at].index as usize;
@@ -261,9 +262,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for waiting in waiting.iter() {
             *position = waiting.ticket.seq;
             let index = waiting.index as usize;
+            let frame = if N::READS_FRAMES { memory.bytes(&packets[index]) } else { &[] };
             place.step(
                 nf,
-                waiting.lane(),
+                waiting.lane(frame),
                 #[inline(always)]
                 |verdict| emitter.decide(&mut packets[index], index, verdict),
             );

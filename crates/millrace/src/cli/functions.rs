@@ -79,7 +79,7 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     let mut out = format!("{}: {}\n\n", style.bold(description.name), description.summary);
     let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
     let shares = match description.sharing {
-        Sharing::Nothing => "nothing",
+        Sharing::Nothing | Sharing::Streams => "nothing",
         Sharing::Shares(what) => what,
     };
     let room = room(sizing, program.keeps_flows());
@@ -163,7 +163,7 @@ fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
         .map(|ConfigKey { name, default, help }| json!({ "name": name, "default": default, "help": help }))
         .collect();
     let shared = match sharing {
-        Sharing::Nothing => None,
+        Sharing::Nothing | Sharing::Streams => None,
         Sharing::Shares(what) => Some(what),
     };
     Ok(json!({

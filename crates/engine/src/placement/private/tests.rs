@@ -106,7 +106,7 @@ fn step(place: &mut Private<Calls>, meta: Said) -> bool {
     let hash = hash_of::<Calls>(&meta.key, SEED);
     let (seq, now) = (Seq(0), Nanos(1));
     let ticket = Ticket { hash, seq, now, hint: Hint::default(), bucket: 0, replayed: false };
-    let lane = Lane { meta: &meta, ticket: &ticket };
+    let lane = Lane { meta: &meta, ticket: &ticket, frame: &[] };
     let mut passes = false;
     place.step(&Calls, lane, |verdict| passes = !matches!(verdict, Verdict::Drop(_)));
     passes
