@@ -90,6 +90,58 @@ impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
     }
 }
 
+/// Bytes to look for, from 1 to `MAX` of them: a text, or `hex:` with pairs of digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern<const MAX: usize> {
+    /// As it was written.
+    pub text: String,
+    /// What to look for.
+    pub bytes: Vec<u8>,
+}
+
+impl<const MAX: usize> Pattern<MAX> {
+    fn new(text: &str) -> Result<Self, String> {
+        let bytes = match text.strip_prefix("hex:") {
+            Some(digits) => {
+                let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b' ').collect();
+                let (pairs, rest) = digits.as_chunks::<2>();
+                let byte = |[high, low]: &[u8; 2]| {
+                    let digit = |digit: u8| char::from(digit).to_digit(16);
+                    Some((digit(*high)? * 16 + digit(*low)?) as u8)
+                };
+                let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty());
+                bytes.ok_or_else(|| format!("`{text}` is not a pattern: write hex:16 03 01, digits in pairs"))?
+            }
+            None => text.as_bytes().to_vec(),
+        };
+        match bytes.len() {
+            len if (1..=MAX).contains(&len) => Ok(Self { text: text.into(), bytes }),
+            len => Err(format!("a pattern has {len} bytes: from 1 to {MAX}")),
+        }
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for Pattern<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(PatternVisitor)
+    }
+}
+
+/// Parses a pattern while it is being read, so that the error points at the pattern and not at the list.
+struct PatternVisitor<const MAX: usize>;
+
+impl<const MAX: usize> Visitor<'_> for PatternVisitor<MAX> {
+    type Value = Pattern<MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a pattern in quotes")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Pattern<MAX>, E> {
+        Pattern::new(text).map_err(E::custom)
+    }
+}
+
 /// A share or a probability: above 0, below 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Deserialize)]
 #[serde(try_from = "f64")]

@@ -41,6 +41,8 @@ pub mod port_scan;
 pub mod rate;
 pub mod rules;
 pub mod sidejacking;
+pub mod stream_match;
+pub mod streams;
 pub mod syn_limit;
 #[cfg(test)]
 mod testing;

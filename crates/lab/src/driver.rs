@@ -162,7 +162,8 @@ impl<N: NetworkFunction> Driver<N> {
         if let Some(at) = entry.deadline {
             self.deadlines.remove(&at);
         }
-        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq);
+        let counts = N::READS_FRAMES.then_some(&self.counts);
+        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq).counting(counts);
         always(self.function.expire(&mut cx, &entry.flow));
     }
 
@@ -182,7 +183,14 @@ impl<N: NetworkFunction> Driver<N> {
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         let entries = || -> nf::Entries<'_, N> {
-            Box::new(self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline)))
+            let concluded = |(key, flow, deadline, _)| {
+                let flow = match N::READS_FRAMES {
+                    true => nf::local_conclusion(&self.function, &self.shared, &flow, self.now),
+                    false => flow,
+                };
+                (key, flow, deadline)
+            };
+            Box::new(self.flows().into_iter().map(concluded))
         };
         nf::local_report(&self.function, &nf::FlowList::new(&entries, self.now), &self.shared, &self.counts)
     }

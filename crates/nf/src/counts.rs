@@ -81,6 +81,12 @@ impl PacketCounts {
         }
     }
 
+    /// The counter of this number; zero if there is none.
+    #[must_use]
+    pub fn get(&self, number: usize) -> Count {
+        self.0.borrow().totals.get(number).copied().unwrap_or_default()
+    }
+
     /// All counters, in order of their numbers.
     #[must_use]
     pub fn totals(&self) -> Vec<Count> {

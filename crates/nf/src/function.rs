@@ -247,6 +247,16 @@ pub trait NetworkFunction:
         Ok(())
     }
 
+    /// The flow as the [report](Self::report) sees it at the end of a run, which doesn't end it. Functions over streams look ahead here at
+    /// what would be told at the flow's end. It must change nothing else, and is called only for functions that
+    /// [read frames](Self::READS_FRAMES).
+    ///
+    /// # Errors
+    /// A conflict on shared state; pass it on with `?`.
+    fn conclude<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<Self::Flow, M> {
+        Ok(*flow)
+    }
+
     /// The verdict on a packet whose flow found no room: the table is full and no flow can be evicted, the new flow was dropped early, or
     /// its source has too many flows. The flow that `open` made goes to [`expire`](Self::expire) first.
     ///
@@ -311,11 +321,26 @@ impl<'a, N: NetworkFunction> FlowList<'a, N> {
         (self.entries)().filter_map(move |(key, flow, deadline)| (deadline > now).then_some((key, flow)))
     }
 
+    /// Iterates over all flows that [`expire`](NetworkFunction::expire) was not called for yet, in no particular order.
+    pub fn all(&self) -> impl Iterator<Item = (KeyOf<N>, N::Flow)> + use<'a, N> {
+        (self.entries)().map(|(key, flow, _)| (key, flow))
+    }
+
     /// Iterates over the flows past their deadline that [`expire`](NetworkFunction::expire) was not called for yet. Engines differ in which
     /// flows these are, so a report must be the same whether a flow is listed here or was expired.
     pub fn lapsed(&self) -> impl Iterator<Item = N::Flow> + use<'a, N> {
         let now = self.now;
         (self.entries)().filter_map(move |(_, flow, deadline)| (deadline <= now).then_some(flow))
+    }
+}
+
+/// The flow as the report sees it, with shared state that one core owns.
+#[must_use]
+pub fn local_conclusion<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, flow: &N::Flow, now: Nanos) -> N::Flow {
+    let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0));
+    match nf.conclude(&mut cx, flow) {
+        Ok(flow) => flow,
+        Err(never) => match never {},
     }
 }
 

@@ -229,6 +229,32 @@ impl Side {
         stream.finish();
     }
 
+    /// Tells what [`end`](Self::end) would, and changes nothing.
+    pub fn look_ahead(&self, pool: &Pool, hear: &mut impl FnMut(Event<'_>) -> bool) {
+        if self.flags & (ENDED | DEAF) != 0 || self.flags & KNOWN == 0 {
+            return;
+        }
+        let blocks = pool.lock();
+        let mut next = self.next;
+        let behind = |seq: u32| self.flags & FIN != 0 && !after(self.fin, seq);
+        let gap = |from: u32, until: u32| Event::Gap(Gap { len: until.wrapping_sub(from), end: End::Ended });
+        let mut at = self.first;
+        while at != NONE && !behind(blocks.get(at).seq) {
+            let block = blocks.get(at);
+            if block.seq != next && !hear(gap(next, block.seq)) {
+                return;
+            }
+            let room = if behind(block.end()) { self.fin.wrapping_sub(block.seq) as usize } else { block.len() };
+            if !hear(Event::Data(&block.bytes()[..room])) {
+                return;
+            }
+            (next, at) = (block.seq.wrapping_add(room as u32), block.next);
+        }
+        if self.flags & FIN != 0 && (next == self.fin || hear(gap(next, self.fin))) {
+            hear(Event::End);
+        }
+    }
+
     /// Lets the rest of the stream go: nothing more is told, and what waits is given back.
     pub fn let_go(&mut self, pool: &Pool) {
         self.flags |= DEAF;

@@ -4,7 +4,10 @@ use core::hint::cold_path;
 
 use flow::{EntryMut, Hint, Slot};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict};
+use nf::{
+    Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict,
+    local_conclusion,
+};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -70,6 +73,14 @@ impl<N: NetworkFunction> Private<N> {
     /// Iterates over the flows alive at `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
         self.tables.flows(now)
+    }
+
+    /// Iterates over all entries, each flow as the function's report at `now` sees it.
+    pub(crate) fn concluded<'a>(&'a self, nf: &'a N, now: Nanos) -> impl Iterator<Item = FlowState<N>> + 'a {
+        self.tables.flows(Nanos(0)).map(move |state| {
+            let flow = if N::READS_FRAMES { local_conclusion(nf, &self.shared, &state.flow, now) } else { state.flow };
+            FlowState { flow, ..state }
+        })
     }
 
     /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
@@ -206,9 +217,11 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
-        let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
-        Stepping { nf, flows: v4, ledger, shared, counts: None }.lifecycle().reclaim(now, last, AGE_UNITS)
-            || Stepping { nf, flows: v6, ledger, shared, counts: None }.lifecycle().reclaim(now, last, AGE_UNITS)
+        let Self { tables: OwnedTables { v4, v6, ledger }, shared, counts, .. } = self;
+        // What ends here is counted only by functions that are never replicated: all replicas come here.
+        let counts = N::READS_FRAMES.then_some(&*counts);
+        Stepping { nf, flows: v4, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
+            || Stepping { nf, flows: v6, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
     fn flow_counters(&self) -> FlowCounters {

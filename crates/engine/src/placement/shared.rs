@@ -38,6 +38,11 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
+    /// All entries, each flow as the function's report at `now` sees it.
+    fn concluded(&self, nf: &N, _now: Nanos) -> Vec<FlowState<N>> {
+        self.flows(nf, Nanos(0))
+    }
+
     /// The function's report on `flows`, the flows of all cores, and `counts`, what they have counted.
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report>;
 

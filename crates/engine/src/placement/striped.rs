@@ -116,6 +116,10 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
+    fn concluded(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>> {
+        self.each(|state| state.concluded(nf, now).collect::<Vec<_>>()).into_iter().flatten().collect()
+    }
+
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
         // If packet sets share state, there is only one stripe.
         self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared(), counts))

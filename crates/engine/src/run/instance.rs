@@ -214,7 +214,10 @@ impl<N: NetworkFunction> InParts for Sharded<N> {
 impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for EngineInstance<N, P> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
-        let entries = || all_entries(this);
+        let entries = || -> Entries<'_, N> {
+            let all = P::parts(this).flat_map(|part| part.concluded(nf, now));
+            Box::new(all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
+        };
         local_report(nf, &FlowList::new(&entries, now), P::parts(this).next()?.shared(), &this.packet_counts())
     }
 
@@ -250,7 +253,8 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
 impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         // Collected first: the report is made under the lock of what packet sets share.
-        let all: Vec<_> = all_entries(&*self).collect();
+        let all = self.workers[0].place().whole().concluded(nf, now).into_iter();
+        let all: Vec<_> = all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
         self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now), &self.packet_counts())
     }

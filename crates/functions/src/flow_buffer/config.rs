@@ -3,15 +3,13 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use nf::{ConfigKey, Sizing};
 use packet::Nanos;
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::segment::HEAD_MAX;
-use crate::config::{Count, FlowCount, Timeout};
+use crate::config::{Count, FlowCount, Pattern, Timeout};
 
 /// The configuration of [`FlowBuffer`](super::FlowBuffer).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -23,7 +21,7 @@ pub struct Config(Fields);
 #[serde(default, deny_unknown_fields)]
 struct Fields {
     bytes: Count<1, { HEAD_MAX as u64 }>,
-    patterns: Vec<Pattern>,
+    patterns: Vec<Pattern<HEAD_MAX>>,
     block: bool,
     drop_contradictions: bool,
     idle_timeout: Timeout,
@@ -65,56 +63,6 @@ impl TryFrom<Fields> for Config {
             Some(pattern) => Err(format!("`{}` is longer than `bytes` ({len})", pattern.text)),
             None => Ok(Self(fields)),
         }
-    }
-}
-
-/// A pattern to look for at the beginning of a side.
-#[derive(Clone, Debug, PartialEq)]
-struct Pattern {
-    text: String,
-    bytes: Vec<u8>,
-}
-
-impl Pattern {
-    fn new(text: &str) -> Result<Self, String> {
-        let bytes = match text.strip_prefix("hex:") {
-            Some(digits) => {
-                let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b' ').collect();
-                let (pairs, rest) = digits.as_chunks::<2>();
-                let byte = |[high, low]: &[u8; 2]| {
-                    let digit = |digit: u8| char::from(digit).to_digit(16);
-                    Some((digit(*high)? * 16 + digit(*low)?) as u8)
-                };
-                let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty());
-                bytes.ok_or_else(|| format!("`{text}` is not a pattern: write hex:16 03 01, digits in pairs"))?
-            }
-            None => text.as_bytes().to_vec(),
-        };
-        match bytes.len() {
-            1..=HEAD_MAX => Ok(Self { text: text.into(), bytes }),
-            len => Err(format!("a pattern has {len} bytes: from 1 to {HEAD_MAX}")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Pattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(PatternVisitor)
-    }
-}
-
-/// Parses a pattern while it is being read, so that the error points at the pattern and not at the list.
-struct PatternVisitor;
-
-impl Visitor<'_> for PatternVisitor {
-    type Value = Pattern;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a pattern in quotes")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Pattern, E> {
-        Pattern::new(text).map_err(E::custom)
     }
 }
 

@@ -80,6 +80,13 @@ impl Captures {
         self.given().nth(1).is_some() || self.given().any(|path| path.is_dir())
     }
 
+    /// Takes only packets that match this filter, which is an option of the command.
+    pub(super) fn follow(&mut self, filter: &str) -> Result<(), Failed> {
+        Filter::parse(filter).map_err(|error| Failed::usage(format_args!("--follow: {error}")))?;
+        self.filter = Some(filter.to_owned());
+        Ok(())
+    }
+
     /// Returns true if packets may be left out.
     pub(super) const fn is_part(&self) -> bool {
         self.filter.is_some() || self.from.is_some() || self.to.is_some()

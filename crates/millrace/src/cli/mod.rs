@@ -28,6 +28,7 @@ mod run;
 mod sequence;
 mod signals;
 mod steering_options;
+mod streams;
 mod synth;
 mod table_options;
 mod tables;
@@ -91,6 +92,7 @@ enum Task {
     Synth(synth::Args),
     Inspect(inspect::Args),
     Flows(flows::Args),
+    Streams(streams::Args),
     Efsm(efsm::Args),
     New(new::Args),
     /// Print a completion script for a shell
@@ -150,6 +152,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Flows(args) => flows::perform(&args),
+        Task::Streams(args) => streams::perform(&args),
         Task::Efsm(args) => efsm::perform(&args, catalogue),
         Task::New(args) => new::perform(&args, catalogue),
         Task::Man(args) => man::perform(&args, command(catalogue)),

@@ -213,7 +213,7 @@ impl Segment {
 
     /// Returns true if the ACK flag is set.
     #[inline]
-    pub(super) const fn has_ack(&self) -> bool {
+    pub(crate) const fn has_ack(&self) -> bool {
         self.head.bits & HAS_ACK != 0
     }
 

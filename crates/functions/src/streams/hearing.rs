@@ -1,0 +1,177 @@
+//! What a function over streams hears, and what it can ask for.
+
+use core::fmt;
+
+use memory::Memory;
+use nf::{Context, Count, NetworkFunction, PacketCounts};
+use packet::Nanos;
+use stream::{Deviation, Gap};
+
+use super::{Direction, Portion};
+
+/// What happens in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// A side's next bytes (TCP).
+    Data(Direction, &'a [u8]),
+    /// A datagram of a side, as far as it was captured (UDP).
+    Datagram(Direction, &'a [u8]),
+    /// A side's next bytes are missing (TCP).
+    Gap(Direction, Gap),
+    /// A side's next bytes came in two copies that differ (TCP).
+    Deviation(Direction, Deviation),
+    /// A side has said all (TCP).
+    End(Direction),
+}
+
+impl Said<'_> {
+    /// The side that it is about.
+    #[must_use]
+    pub const fn direction(&self) -> Direction {
+        match self {
+            Self::Data(direction, _)
+            | Self::Datagram(direction, _)
+            | Self::Gap(direction, _)
+            | Self::Deviation(direction, _)
+            | Self::End(direction) => *direction,
+        }
+    }
+}
+
+/// What a function gets besides the session, and what it asks for.
+pub struct Hearing<'a> {
+    now: Nanos,
+    counts: Option<&'a PacketCounts>,
+    pub(super) wishes: Wishes,
+}
+
+/// What a function asks for a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    /// By direction: nothing more is wanted.
+    pub(super) enough: [bool; 2],
+    pub(super) sentence: Sentence,
+}
+
+/// What happens to the packets of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sentence {
+    #[default]
+    Forward,
+    Drop(u8),
+    Reset,
+}
+
+impl<'a> Hearing<'a> {
+    pub(super) fn new(now: Nanos, counts: Option<&'a PacketCounts>) -> Self {
+        Self { now, counts, wishes: Wishes::default() }
+    }
+
+    /// The packet's time.
+    #[must_use]
+    pub const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Says that nothing more of this side is wanted. What waits of it is let go.
+    pub const fn enough(&mut self, direction: Direction) {
+        self.wishes.enough[direction as usize] = true;
+    }
+
+    /// Says that nothing more of this session is wanted.
+    pub const fn enough_of_both(&mut self) {
+        self.wishes.enough = [true; 2];
+    }
+
+    /// Drops this packet and all further ones of the session, for one of the function's own drop reasons, by its number.
+    pub const fn drop(&mut self, reason: u8) {
+        self.wishes = Wishes { enough: [true; 2], sentence: Sentence::Drop(reason) };
+    }
+
+    /// Answers this packet and all further ones of the session with a TCP reset, and drops them. A session of UDP is dropped.
+    pub const fn reset(&mut self) {
+        self.wishes = Wishes { enough: [true; 2], sentence: Sentence::Reset };
+    }
+
+    /// Counts one under one of the function's own counters, with a number of bytes.
+    ///
+    /// # Panics
+    /// If there is no such counter.
+    pub fn count(&self, number: usize, bytes: u32) {
+        self.counts.into_iter().for_each(|counts| counts.count(Tallies::OWN + number, bytes));
+    }
+
+    /// Counts one of the counters of reassembly.
+    pub(super) fn tally(&self, counter: Counter, bytes: u32) {
+        self.counts.into_iter().for_each(|counts| counts.count(counter.0, bytes));
+    }
+}
+
+impl fmt::Debug for Hearing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hearing").field("now", &self.now).field("wishes", &self.wishes).finish_non_exhaustive()
+    }
+}
+
+/// A counter of reassembly.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter(usize);
+
+impl Counter {
+    #[inline]
+    pub(super) fn count<N: NetworkFunction, M: Memory>(self, cx: &Context<'_, N, M>, meta: &Portion) {
+        cx.count(self.0, meta.len());
+    }
+}
+
+/// What reassembly and the function have counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Tallies<'a>(&'a PacketCounts);
+
+impl<'a> Tallies<'a> {
+    /// Segments that came early, and their bytes.
+    pub const EARLY: Counter = Counter(0);
+    /// Segments whose payload had all come before.
+    pub const REPEATED: Counter = Counter(1);
+    /// Gaps, and their bytes.
+    pub const GAPS: Counter = Counter(2);
+    /// Gaps because of a limit: early segments of one side, or the memory of all.
+    pub const LIMITED: Counter = Counter(3);
+    /// Deviations, and the bytes of the overlaps.
+    pub const DEVIATIONS: Counter = Counter(4);
+    /// Segments and datagrams that belong to no valid session.
+    pub const INVALID: Counter = Counter(5);
+    /// Sessions that were closed.
+    pub const CLOSED: Counter = Counter(6);
+
+    /// The counters of reassembly with their names.
+    pub const NAMES: [(Counter, &'static str); 7] = [
+        (Self::EARLY, "early segments"),
+        (Self::REPEATED, "repeated segments"),
+        (Self::GAPS, "gaps"),
+        (Self::LIMITED, "gaps by a limit"),
+        (Self::DEVIATIONS, "deviations"),
+        (Self::INVALID, "invalid segments"),
+        (Self::CLOSED, "closed sessions"),
+    ];
+
+    pub(super) const OWN: usize = Self::NAMES.len();
+
+    /// What was counted in a run.
+    #[must_use]
+    pub const fn new(counts: &'a PacketCounts) -> Self {
+        Self(counts)
+    }
+
+    /// The value of a counter of reassembly.
+    #[must_use]
+    pub fn of(&self, counter: Counter) -> Count {
+        self.0.get(counter.0)
+    }
+
+    /// The value of the function's own counter of this number.
+    #[must_use]
+    pub fn own(&self, number: usize) -> Count {
+        self.0.get(Self::OWN + number)
+    }
+}
