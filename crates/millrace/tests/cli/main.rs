@@ -26,5 +26,6 @@ mod sequenced;
 mod skeleton;
 #[path = "../../skeleton/test.rs"]
 mod skeleton_test;
+mod streams;
 mod tables;
 mod waiting;
