@@ -484,6 +484,10 @@ impl NetworkFunction for Efsm {
         Ok(Some(Report { title: "rows".into(), columns, rows }))
     }
 
+    fn ports(&self) -> Vec<u16> {
+        self.machine.out_ports()
+    }
+
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         (*self.machine == *Program::default().0).then(|| {
             "efsm runs without a program, so it forwards everything: give one with --program FILE, as in crates/functions/docs/efsm.md".into()

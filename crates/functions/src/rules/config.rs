@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use iptables::{Family, Options, Position, RuleSet, Sets, parse};
+use iptables::{Error, Family, OTHER_FAMILY, Options, Position, RuleSet, Sets, parse};
 use nf::ConfigKey;
 use serde::Deserialize;
 
@@ -219,15 +219,22 @@ impl Compiled {
             if text.trim().is_empty() {
                 return Ok(None);
             }
+            let for_other_family = match family {
+                Family::V4 => "give rules of IPv6 with --rules-v6 (the key `rules_v6`)",
+                Family::V6 => "give rules of IPv4 with --rules (the key `rules`)",
+            };
             let options = Options {
                 name,
                 family: Some(family),
                 skip_unsupported: given.skip_unsupported,
                 sets: names_sets.then_some(&sets),
                 errors_max: ERRORS_MAX,
+                for_other_family,
             };
             let parsed = parse(text, &options).map_err(|errors| errors.to_string())?;
-            skipped.extend(parsed.skipped.iter().map(ToString::to_string));
+            // One text with the commands of both families is read for each of them.
+            let is_read = |error: &&Error| given.rules == given.rules_v6 && error.feature == OTHER_FAMILY;
+            skipped.extend(parsed.skipped.iter().filter(|error| !is_read(error)).map(ToString::to_string));
             Ok::<_, String>(Some(parsed.rules))
         };
         let mut rules = [read(&given.rules, Family::V4, "rules")?, read(&given.rules_v6, Family::V6, "rules_v6")?];

@@ -165,6 +165,19 @@ impl Paths {
         self.ports.get(usize::from(port)).copied().unwrap_or(NO_INTERFACE)
     }
 
+    /// True if packets can come in by a port: an interface has it, or no router's configuration was given.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, port: u16) -> bool {
+        self.is_empty() || self.interface_of_port(port) != NO_INTERFACE
+    }
+
+    /// The ports of all interfaces, in the order of the interfaces.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.interfaces.iter().map(|interface| interface.port).collect()
+    }
+
     /// The port of an interface.
     #[inline]
     #[must_use]
