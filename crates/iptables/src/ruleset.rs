@@ -224,17 +224,17 @@ impl Eq for Rule {}
 /// The target of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// It goes on to the next table.
+    /// The packet goes on to the next table.
     Accept,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
-    /// It goes back to the rule behind the jump; in a hook's chain, to the policy.
+    /// The packet goes back to the rule behind the jump; in a hook's chain, to the policy.
     Return,
-    /// It goes through another chain, and then on here.
+    /// The packet goes through another chain, and then on here.
     Jump(String),
-    /// It goes through another chain, and then to where this chain returns to.
+    /// The packet goes through another chain, and then to where this chain returns to.
     Goto(String),
-    /// Something is done with it.
+    /// Something is done with the packet.
     Do(Action),
 }
 

@@ -23,7 +23,7 @@ use super::tuple::bits;
 pub struct Refusal {
     /// The place of the rule.
     pub at: Position,
-    /// What of it, and why.
+    /// The part that is refused, and the reason.
     pub what: String,
 }
 

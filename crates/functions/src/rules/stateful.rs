@@ -48,7 +48,7 @@ pub(super) enum Stateful {
         salt: u64,
         negated: bool,
     },
-    /// So many bytes.
+    /// A number of bytes, then no more (`quota`).
     Quota {
         cell: usize,
         bytes: u64,

@@ -364,14 +364,15 @@ impl Paths {
         self.hops[usize::from(place)]
     }
 
-    /// What the routes over one interface say of an address of IPv6.
+    /// The next hop to an address of IPv6 by the routes over one interface.
     fn hop_on(&self, interface: InterfaceNumber, dst: u128) -> Hop {
         let mut networks = self.v6_networks.iter();
         let found = networks.find(|(first, last, hop)| (*first..=*last).contains(&dst) && hop.interface == interface);
         found.map_or_else(|| Hop::to(Route::None, NO_INTERFACE), |(_, _, hop)| *hop)
     }
 
-    /// The same, but of the longest prefix alone: a route over another interface counts if none is over this one, unless `strict`.
+    /// The next hop to an address of IPv6 by the longest prefix that has a route over this interface. If none has, a route over another
+    /// interface counts, unless `strict`.
     fn hop_on_or_any(&self, interface: InterfaceNumber, dst: u128, strict: bool) -> Hop {
         if strict {
             return self.hop_on(interface, dst);

@@ -74,7 +74,7 @@ impl Builder {
         self.changing.contains(set)
     }
 
-    /// What memory all of it needs.
+    /// The memory that all matches and targets with state need.
     pub(in crate::rules) fn shapes(&self) -> Shapes {
         self.shapes.clone()
     }
