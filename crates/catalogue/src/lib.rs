@@ -210,6 +210,9 @@ pub trait Program: Send + Sync {
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
     fn wants_whole_datagrams(&self) -> bool;
 
+    /// The ports that the configuration names; see [`nf::NetworkFunction::ports`].
+    fn ports(&self) -> Vec<u16>;
+
     /// A note for the operator if the configuration is probably a mistake; see [`nf::NetworkFunction::remark`].
     fn remark(&self, fates: &Fates<'_>) -> Option<String>;
 
@@ -360,6 +363,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn wants_whole_datagrams(&self) -> bool {
         self.0.wants_whole_datagrams()
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.0.ports()
     }
 
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {

@@ -40,6 +40,22 @@ pub struct Machine {
     pub rewrites: bool,
 }
 
+impl Machine {
+    /// The numbers of the ports that rows send packets and copies to, in order.
+    #[must_use]
+    pub fn out_ports(&self) -> Vec<u16> {
+        let outs = self.stages.iter().flat_map(|stage| &stage.rows).flat_map(|row| match row.next {
+            Next::Out(port) | Next::Make(port, _) => [port, port],
+            Next::Copy(port, copy) => [port, copy],
+            Next::Goto(_) | Next::Drop | Next::Miss | Next::Keyless => [ACROSS; 2],
+        });
+        let mut ports: Vec<u16> = outs.filter(|port| ![ACROSS, BACK].contains(port)).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+}
+
 /// A stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {

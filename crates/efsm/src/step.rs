@@ -110,7 +110,7 @@ impl Machine {
         self.pass(Fields::Changing(packet), now, store)
     }
 
-    /// The same for a program that [rewrites](Self::rewrites) nothing.
+    /// Runs a packet at `now` through the stages of a program that [rewrites](Self::rewrites) nothing.
     ///
     /// # Errors
     /// The store's error. What was stored before stays.

@@ -59,7 +59,7 @@ enum Place {
 pub struct Config {
     /// The program's text.
     pub program: Program,
-    /// What the report lists.
+    /// The kind of rows in the report at the end of a run.
     pub report: Listing,
     /// Maximum number of flows without an IPv6 address, if the contexts are the flows' own.
     pub flows: FlowCount,
@@ -74,7 +74,7 @@ impl Default for Config {
     }
 }
 
-/// What the report lists.
+/// The kind of rows in the report at the end of a run: rows of the program, or contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
@@ -482,6 +482,10 @@ impl NetworkFunction for Efsm {
         }
         let columns = vec!["line", "stage", "packets", "bytes"];
         Ok(Some(Report { title: "rows".into(), columns, rows }))
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.machine.out_ports()
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {

@@ -236,6 +236,10 @@ impl NetworkFunction for Firewall {
         })
     }
 
+    fn ports(&self) -> Vec<u16> {
+        self.inside_interfaces.clone()
+    }
+
     fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         Ok(Some(connection_report(&mut flows.alive(), self.list)))
     }

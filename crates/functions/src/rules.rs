@@ -556,7 +556,17 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         state: "the connection: its TCP state and windows, its mark, its counters",
         sharing: Sharing::Shares("connections with rewritten addresses, rates and lists, as the rules say"),
         keys: &KEYS,
-        drop_reasons: &["rule", "policy", "to-router", "no-route", "no-address", "tuple-taken", "list-full", "not-ip"],
+        drop_reasons: &[
+            "rule",
+            "policy",
+            "to-router",
+            "no-route",
+            "no-address",
+            "tuple-taken",
+            "list-full",
+            "not-ip",
+            "unknown-port",
+        ],
         recipes: &[],
     };
 
@@ -634,6 +644,9 @@ impl<T: Trace> NetworkFunction for Rules<T> {
 
     #[inline]
     fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<RulesMeta> {
+        if !self.compiled.environment.paths.takes(headers.interface) {
+            return None;
+        }
         let machine = &self.compiled.machines[usize::from(matches!(headers.network, Network::V6(_)))];
         let tracks = self.compiled.tracks;
         let is_intact = !self.compiled.checksums || headers.checksums_hold(frame);
@@ -642,6 +655,7 @@ impl<T: Trace> NetworkFunction for Rules<T> {
 
     fn other(&self, headers: &Headers) -> Verdict {
         match headers.network {
+            _ if !self.compiled.environment.paths.takes(headers.interface) => Verdict::Drop(walk::UNKNOWN_PORT),
             Network::Unreadable => Verdict::Drop(Reason::UNREADABLE),
             // Address resolution and the like stay on their link, unless the box stands in the middle of one.
             _ if !self.compiled.environment.paths.is_empty() => Verdict::Drop(walk::NOT_IP),
@@ -702,6 +716,10 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         self.compiled.tracks
     }
 
+    fn ports(&self) -> Vec<u16> {
+        self.compiled.environment.paths.ports()
+    }
+
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
         if self.compiled.sets.iter().all(Option::is_none) {
             return Some("rules runs without rules, so it forwards everything: give them with --rules FILE".into());
@@ -713,6 +731,15 @@ impl<T: Trace> NetworkFunction for Rules<T> {
                 more => format!(", and {} more", grouped(more as u64)),
             };
             remarks.push(format!("left out: {first}{more}"));
+        }
+        let unknown = fates.dropped_for(walk::UNKNOWN_PORT);
+        if unknown > 0 {
+            remarks.push(format!(
+                "{} of {} packets came in by ports that no interface of the router's configuration has, and were dropped: \
+                 give an interface of --router each port that packets come by; `millrace inspect` lists the capture's",
+                grouped(unknown),
+                grouped(fates.received)
+            ));
         }
         let local = fates.dropped_for(walk::TO_ROUTER);
         if local > fates.received / 2 {

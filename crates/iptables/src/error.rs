@@ -122,6 +122,9 @@ impl fmt::Display for Errors {
 
 impl core::error::Error for Errors {}
 
+/// The [feature](Error::feature) of a line that is for the other family.
+pub const OTHER_FAMILY: &str = "other family";
+
 /// An error of a word, before it is known which line and text it is in.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
@@ -131,6 +134,8 @@ pub(crate) struct Fault {
     pub(crate) what: String,
     pub(crate) instead: Option<String>,
     pub(crate) feature: String,
+    /// True if the word belongs to the other family: then the reader's options say what to do.
+    pub(crate) is_other_family: bool,
 }
 
 impl Fault {
@@ -142,6 +147,7 @@ impl Fault {
             what: what.into(),
             instead: None,
             feature: String::new(),
+            is_other_family: false,
         }
     }
 
@@ -157,6 +163,11 @@ impl Fault {
     pub(crate) fn instead(mut self, instead: impl Into<String>) -> Self {
         self.instead = Some(instead.into());
         self
+    }
+
+    /// Marks a word of the other family.
+    pub(crate) fn of_other_family(self) -> Self {
+        Self { is_other_family: true, ..self }
     }
 
     pub(crate) fn on(self, name: &str, line: u32) -> Error {

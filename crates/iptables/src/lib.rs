@@ -39,7 +39,7 @@ mod unsupported;
 mod value;
 mod words;
 
-pub use error::{Error, ErrorKind, Errors, Located, Position};
+pub use error::{Error, ErrorKind, Errors, Located, OTHER_FAMILY, Position};
 pub use matches::Match;
 pub use ruleset::{Chain, Hook, Policy, Rule, RuleSet, Table, TableKind, Target};
 pub use sets::{Entry, EntryExtra, EntryPart, Set, SetKind, Sets};

@@ -32,7 +32,7 @@ impl Spec {
         Self { words: 2, ..Self::flag(name) }
     }
 
-    /// It may have a `!` before it.
+    /// The option, with an optional `!` before it.
     pub(crate) const fn inverts(self) -> Self {
         Self { inverts: true, ..self }
     }

@@ -163,7 +163,7 @@ impl<'a> Value<'a> {
         };
         if other {
             let what = format!("`{}` is no {family} address, and these rules are for {family}", self.text);
-            return self.fault(what).instead("choose the other family");
+            return self.fault(what).of_other_family();
         }
         let of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
         if self.text.bytes().all(of_name) && self.text.bytes().any(|byte| byte.is_ascii_alphabetic()) {

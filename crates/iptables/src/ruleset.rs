@@ -1,6 +1,6 @@
 //! A rule set: tables, chains and rules, and how iptables-save prints them.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -224,17 +224,17 @@ impl Eq for Rule {}
 /// The target of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// It goes on to the next table.
+    /// The packet goes on to the next table.
     Accept,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
-    /// It goes back to the rule behind the jump; in a hook's chain, to the policy.
+    /// The packet goes back to the rule behind the jump; in a hook's chain, to the policy.
     Return,
-    /// It goes through another chain, and then on here.
+    /// The packet goes through another chain, and then on here.
     Jump(String),
-    /// It goes through another chain, and then to where this chain returns to.
+    /// The packet goes through another chain, and then to where this chain returns to.
     Goto(String),
-    /// Something is done with it.
+    /// Something is done with the packet.
     Do(Action),
 }
 
@@ -274,6 +274,29 @@ impl RuleSet {
         self.tables.iter().flat_map(|table| &table.chains).map(|chain| chain.rules.len()).sum()
     }
 
+    /// An upper bound of the rules that are tested for one packet: as if none ended its way, and every jump were taken. A rule counts as often
+    /// as its chain is jumped to. `u64::MAX` stands for that many or more.
+    #[must_use]
+    pub fn tested_max(&self) -> u64 {
+        let mut by_hook = [0_u64; 5];
+        for table in &self.tables {
+            let chains: BTreeMap<&str, usize> = table.chains.iter().map(|chain| &*chain.name).zip(0..).collect();
+            let costs = table.costs(&chains);
+            for (chain, cost) in table.chains.iter().zip(costs) {
+                if let Some(hook) =
+                    table.kind.hooks().iter().find(|hook| chain.base.is_some() && hook.name() == chain.name)
+                {
+                    by_hook[*hook as usize] = by_hook[*hook as usize].saturating_add(cost);
+                }
+            }
+        }
+        let of = |hook: Hook| by_hook[hook as usize];
+        // An answer of the router passes the chains of its own packets, besides.
+        let parts =
+            [of(Hook::Prerouting), of(Hook::Input).max(of(Hook::Forward)), of(Hook::Output), of(Hook::Postrouting)];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+
     /// Names of all matches and targets in it, sorted: `conntrack`, `DNAT`.
     #[must_use]
     pub fn features(&self) -> BTreeSet<&str> {
@@ -307,6 +330,35 @@ impl fmt::Display for RuleSet {
 }
 
 impl Table {
+    /// The rules that are tested for a packet which passes a chain and all chains that it jumps to, by chain. Chains of a loop, which the reader
+    /// refuses, have 0.
+    fn costs(&self, chains: &BTreeMap<&str, usize>) -> Vec<u64> {
+        let targets = |chain: usize| {
+            let rules = self.chains[chain].rules.iter();
+            rules.filter_map(|rule| chains.get(rule.target.as_deref()?.chain()?).copied())
+        };
+        let mut costs: Vec<Option<u64>> = alloc::vec![None; self.chains.len()];
+        let mut is_open = alloc::vec![false; self.chains.len()];
+        for root in 0..self.chains.len() {
+            // A stack of chains, for they may be many.
+            let mut open = alloc::vec![root];
+            while let Some(&chain) = open.last() {
+                let unknown = targets(chain).filter(|target| costs[*target].is_none());
+                let unknown: Vec<usize> = unknown.filter(|target| !is_open[*target] && *target != chain).collect();
+                if unknown.is_empty() || is_open[chain] {
+                    let own = self.chains[chain].rules.len() as u64;
+                    let cost = targets(chain).fold(own, |sum, target| sum.saturating_add(costs[target].unwrap_or(0)));
+                    costs[chain].get_or_insert(cost);
+                    open.pop();
+                } else {
+                    is_open[chain] = true;
+                    open.extend(unknown);
+                }
+            }
+        }
+        costs.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
     /// The chain of this name.
     #[must_use]
     pub fn chain(&self, name: &str) -> Option<&Chain> {

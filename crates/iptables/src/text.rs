@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::build::TableBuild;
 use crate::check;
-use crate::error::{Error, ErrorKind, Errors, Fault, Position};
+use crate::error::{Error, ErrorKind, Errors, Fault, OTHER_FAMILY, Position};
 use crate::line::{self, CHAIN_BYTES_MAX, Line, Setting};
 use crate::options::Value;
 use crate::ruleset::{RuleSet, TableKind};
@@ -28,12 +28,15 @@ pub struct Options<'a> {
     pub sets: Option<&'a Sets>,
     /// Most errors that are reported.
     pub errors_max: usize,
+    /// What a user should do about rules of the other family, for errors: an option to give, say.
+    pub for_other_family: &'a str,
 }
 
 impl Default for Options<'_> {
     /// Guesses the family, refuses what is unsupported, allows any set, and reports 100 errors.
     fn default() -> Self {
-        Self { name: "", family: None, skip_unsupported: false, sets: None, errors_max: 100 }
+        let for_other_family = "choose the other family";
+        Self { name: "", family: None, skip_unsupported: false, sets: None, errors_max: 100, for_other_family }
     }
 }
 
@@ -122,7 +125,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Keeps an error, or lists it as skipped. Returns true if it is skipped.
-    fn report(&mut self, fault: Fault, line: u32) -> bool {
+    fn report(&mut self, mut fault: Fault, line: u32) -> bool {
+        if fault.is_other_family {
+            fault.instead.get_or_insert_with(|| self.options.for_other_family.to_owned());
+        }
         let skips = fault.kind == ErrorKind::Unsupported && self.options.skip_unsupported;
         let error = fault.on(self.options.name, line);
         match () {
@@ -276,7 +282,7 @@ impl Reader<'_> {
         };
         if line.only.is_some_and(|only| only != family) {
             let what = format!("the line is for the other family, and these rules are for {family}");
-            let fault = Fault::unsupported(begin, "", "other family", what);
+            let fault = Fault::unsupported(begin, "", OTHER_FAMILY, what);
             self.skipped.push(fault.on(self.options.name, number));
             return Ok(());
         }
@@ -347,7 +353,7 @@ impl Reader<'_> {
         };
         if family != self.family {
             let what = format!("the line is for {family}, and these rules are for {}", self.family);
-            let fault = Fault::unsupported(program.column, &program.text, "other family", what);
+            let fault = Fault::unsupported(program.column, &program.text, OTHER_FAMILY, what);
             if self.options.family.is_none() {
                 return Err(fault.instead("choose a family, or read the lines from two files"));
             }

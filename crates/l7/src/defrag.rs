@@ -33,6 +33,7 @@
 //! memory alone, which it counts with overhead.
 
 mod cut;
+mod follow;
 mod piece;
 mod store;
 mod wrap;
@@ -41,6 +42,7 @@ use packet::Nanos;
 use port::{Packet, Trace};
 
 pub use cut::cut;
+pub use follow::{Followed, follow};
 pub use store::{Defragmenter, Taken};
 pub use wrap::{Defragmented, DefragmentedQueue, Totals};
 
@@ -186,6 +188,26 @@ impl Discard {
         Self::Timeout,
         Self::Incomplete,
     ];
+
+    /// The reason in a few words, for a user who asks about one fragment.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Overlap => "fragments of its datagram overlap, and the policy takes none of them",
+            Self::Duplicate => "its bytes had come before",
+            Self::Unaligned => "a fragment of its datagram that is not the last has a length that is no multiple of 8",
+            Self::Empty => "a fragment of its datagram has no bytes",
+            Self::TooLong => "its datagram would be longer than 65,535 bytes",
+            Self::End => "two fragments end its datagram at different places, or one goes past its end",
+            Self::Ecn => "some fragments of its datagram may be marked for congestion, others not",
+            Self::Cut => "the capture has only a part of it",
+            Self::NoRoom => "the store of fragments is full",
+            Self::SourceLimit => "too many datagrams of its source are incomplete",
+            Self::TooMany => "its datagram has too many fragments",
+            Self::Timeout => "the rest of its datagram did not come in time",
+            Self::Incomplete => "the rest of its datagram is not in the capture",
+        }
+    }
 
     /// The reason's name in reports.
     #[must_use]

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use common::{Part, packet, v4};
-use millrace_l7::defrag::{Counts, Defragmenter, Discard, Limits, Policy, Taken, cut};
-use packet::{LinkType, Nanos};
+use millrace_l7::defrag::{Counts, Defragmenter, Discard, Followed, Limits, Policy, Taken, cut, follow, gather};
+use packet::{LinkType, Nanos, Seq};
+use port::Trace;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -194,6 +195,40 @@ proptest! {
         store.end();
         prop_assert_eq!(sum(store.counts()), number);
         prop_assert_eq!((store.counts().fragments, store.datagrams(), store.bytes()), (number, 0, 0));
+    }
+
+    /// What became of each fragment adds up to the counts, whatever the order, with timeouts and full stores.
+    #[test]
+    fn each_fragment_is_followed(
+        policy in select(Policy::ALL.to_vec()),
+        is_v6 in any::<bool>(),
+        (one, other, again) in (parts(false, 7), parts(false, 8), parts(false, 7)),
+        turns in vec((any::<bool>(), 0..9_000_u64), 36),
+        (fragments, datagrams) in (4..40_usize, 1..3_usize),
+    ) {
+        let limits = Limits { fragments, datagrams, ..Limits::default() };
+        let (mut one, mut other) = (one.into_iter().chain(again), other.into_iter());
+        let (mut trace, mut at) = (Trace::new(), 0);
+        for (turn, wait_ms) in turns {
+            let Some(mut part) = (if turn { one.next() } else { other.next() }) else { continue };
+            part.is_v6 = is_v6;
+            at += wait_ms;
+            let frame = part.frame();
+            trace.push(packet(trace.len() as u64, Nanos::from_millis(at), &frame), &frame);
+        }
+        let (gathered, counts) = gather(&trace, policy, limits);
+        let mut followed = Counts { fragments: trace.len() as u64, datagrams: counts.datagrams, ..Counts::default() };
+        for number in 0..trace.len() as u64 {
+            match follow(&trace, policy, limits, Seq(number)) {
+                Some(Followed::Gathered(seq)) => {
+                    prop_assert!(gathered.packets().iter().any(|packet| packet.seq == seq));
+                    followed.gathered += 1;
+                }
+                Some(Followed::Dropped(reason)) => followed.dropped[reason as usize] += 1,
+                None => prop_assert!(false, "packet {} is a fragment", number),
+            }
+        }
+        prop_assert_eq!(followed, counts);
     }
 
     /// What was cut without overlaps leaves in the same fragments, by offset.

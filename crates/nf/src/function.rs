@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use memory::{Local, LocalTx, Memory, Transactional};
@@ -276,6 +277,11 @@ pub trait NetworkFunction:
         _flows: &FlowList<'_, Self>,
     ) -> Step<Option<Report>, M> {
         Ok(None)
+    }
+
+    /// The numbers of the ports that the configuration names, so that a user can be told which of them a capture lacks.
+    fn ports(&self) -> Vec<u16> {
+        Vec::new()
     }
 
     /// A warning for operators about a probable mistake, with what to do about it: nothing is configured, or nearly all packets are dropped

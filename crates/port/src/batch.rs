@@ -1,17 +1,24 @@
 //! A batch of packets: their descriptors, and the memory with their bytes.
 
+mod descriptor;
+mod memory;
+
 use std::mem;
 use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use locality::loan::{Loan, Parts};
+use locality::loan::Loan;
 use locality::prefetch;
-use memmap2::Mmap;
-use packet::{LinkType, Nanos, Seq};
+use packet::Nanos;
 
 use crate::gathered::Gathered;
 use crate::pcap::{Interfaces, Restamped};
+
+use memory::{Lent, relend};
+
+pub use descriptor::{Fate, Packet};
+pub use memory::{BatchMemory, Block, Frames};
 
 /// Packets in arrival order, and the memory that holds their bytes.
 ///
@@ -37,180 +44,9 @@ pub(crate) struct Origin {
     pub(crate) restamped: Vec<Restamped>,
 }
 
-/// Memory of a port, or of a block that several batches share. Offsets in it come before offsets in the batch's own memory.
-#[derive(Debug)]
-enum Lent {
-    /// Read-only: a part of a block.
-    Shared { memory: Arc<Block>, start: usize, len: usize },
-    /// Writable, and used by this batch only.
-    Buffers(Loan),
-}
-
-/// Memory that can be lent to batches.
-#[derive(Debug)]
-pub enum Block {
-    /// A memory mapping.
-    Mapped(Mmap),
-    /// Memory that a port has filled.
-    Filled(Vec<u8>),
-    /// Buffers of a port. They return to it when no batch uses the block any more.
-    Buffers(Loan),
-}
-
-impl Block {
-    /// All bytes; `None` if some of them must not be read.
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Mapped(map) => Some(map),
-            Self::Filled(bytes) => Some(bytes),
-            Self::Buffers(_) => None,
-        }
-    }
-}
-
-impl Lent {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        match self {
-            Self::Shared { len, .. } => *len,
-            Self::Buffers(loan) => loan.len(),
-        }
-    }
-
-    /// All of them, to read packets' parts.
-    #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        match self {
-            Self::Shared { memory, start, len } => match &**memory {
-                Block::Buffers(loan) => loan.parts(),
-                Block::Mapped(map) => Parts::from(&map[*start..][..*len]),
-                Block::Filled(bytes) => Parts::from(&bytes[*start..][..*len]),
-            },
-            Self::Buffers(loan) => loan.parts(),
-        }
-    }
-
-    /// All of them, where what lies between packets may be read.
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Shared { memory, start, len } => memory.bytes().map(|bytes| &bytes[*start..][..*len]),
-            Self::Buffers(_) => None,
-        }
-    }
-}
-
-/// Some packets of a batch, each with its bytes. The location of the bytes is resolved once for all of them.
-#[derive(Debug)]
-pub struct Frames<'a> {
-    packets: slice::IterMut<'a, Packet>,
-    memory: BatchMemory<'a>,
-}
-
-impl<'a> Iterator for Frames<'a> {
-    type Item = (&'a mut Packet, &'a [u8]);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let packet = self.packets.next()?;
-        let bytes = self.memory.bytes(packet);
-        Some((packet, bytes))
-    }
-}
-
-/// The memory that the offsets of a batch's packets refer to.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchMemory<'a> {
-    lent: Parts<'a>,
-    own: &'a [u8],
-}
-
-impl<'a> BatchMemory<'a> {
-    #[inline(always)]
-    fn new(lent: Option<&'a Lent>, own: &'a [u8]) -> Self {
-        let lent = match lent {
-            Some(lent) => lent.parts(),
-            None => Parts::from(&[][..]),
-        };
-        Self { lent, own }
-    }
-
-    /// The captured bytes of one of the batch's packets.
-    #[inline(always)]
-    #[must_use]
-    pub fn bytes(self, packet: &Packet) -> &'a [u8] {
-        let (start, len) = (packet.offset as usize, packet.len as usize);
-        match start.checked_sub(self.lent.len()) {
-            None => self.lent.part(start, len),
-            Some(start) => &self.own[start..][..len],
-        }
-    }
-}
-
-/// Descriptor of a packet in a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet {
-    /// Number in arrival order.
-    pub seq: Seq,
-    /// Arrival time; never before that of the previous packet.
-    pub time: Nanos,
-    /// Offset of its bytes in the batch's memory.
-    pub offset: u32,
-    /// Number of captured bytes.
-    pub len: u32,
-    /// Length on the wire in bytes, at least `len`.
-    pub wire_len: u32,
-    /// Number of the input interface.
-    pub interface: u16,
-    /// Link type: the header that its bytes begin with.
-    pub link: LinkType,
-    /// Entry of the indirection table that steered it; 0 if nothing steered it, [`SPRAYED`](Self::SPRAYED) if its hash was not used.
-    pub bucket: u16,
-    /// What the port does with it.
-    pub fate: Fate,
-}
-
-impl Packet {
-    /// Bucket of a packet that was sprayed.
-    pub const SPRAYED: u16 = u16::MAX;
-}
-
 /// Number of packets to prefetch ahead: another core used the batch last, and fetching a cache line from it takes about the time of this
 /// many packets.
 const PUSH_AHEAD: usize = 12;
-
-/// What a port does with a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
-    /// Not decided yet; the packet is not sent.
-    #[default]
-    Pending,
-    /// Send it to this port.
-    Transmit(u16),
-    /// Send it to the first port, and a copy of it to the second.
-    Both(u16, u16),
-    /// Drop it. The number is the drop reason; only the engine's user knows its name.
-    Drop(u8),
-}
-
-impl Fate {
-    /// The ports that the packet is sent to, in order.
-    pub fn ports(self) -> impl Iterator<Item = u16> {
-        let (first, second) = match self {
-            Self::Transmit(port) => (Some(port), None),
-            Self::Both(port, copy) => (Some(port), Some(copy)),
-            Self::Pending | Self::Drop(_) => (None, None),
-        };
-        first.into_iter().chain(second)
-    }
-
-    /// True if the packet is sent.
-    #[inline]
-    #[must_use]
-    pub const fn is_sent(self) -> bool {
-        matches!(self, Self::Transmit(_) | Self::Both(..))
-    }
-}
 
 impl Batch {
     /// An empty batch with room for `packets` packets of `bytes` bytes in all.
@@ -631,196 +467,5 @@ impl Batch {
     }
 }
 
-/// Lends a part of a block.
-fn relend(lent: &mut Option<Lent>, block: &Arc<Block>, start: usize, len: usize) {
-    if let Some(Lent::Shared { memory, start: own_start, len: own_len }) = lent
-        && Arc::ptr_eq(memory, block)
-    {
-        // The usual case. Changing a reference count would write to a cache line that other cores write, too.
-        (*own_start, *own_len) = (start, len);
-    } else {
-        *lent = Some(Lent::Shared { memory: Arc::clone(block), start, len });
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use locality::loan::Pool;
-    use memmap2::MmapMut;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const PACKET: Packet = Packet {
-        seq: Seq(0),
-        time: Nanos(0),
-        offset: 0,
-        len: 0,
-        wire_len: 0,
-        interface: 0,
-        link: LinkType::Ethernet,
-        bucket: 0,
-        fate: Fate::Pending,
-    };
-
-    /// What is done to a batch; packets are taken modulo how many there are.
-    #[derive(Clone, Debug)]
-    enum Op {
-        Write(usize, u8),
-        Replace(usize, Vec<u8>),
-        Push(Vec<u8>),
-        Retain(usize),
-        Truncate(usize),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        let frame = || vec(any::<u8>(), 0..100);
-        prop_oneof![
-            (any::<usize>(), any::<u8>()).prop_map(|(at, with)| Op::Write(at, with)),
-            (any::<usize>(), frame()).prop_map(|(at, frame)| Op::Replace(at, frame)),
-            frame().prop_map(Op::Push),
-            (2..5usize).prop_map(Op::Retain),
-            (0..40usize).prop_map(Op::Truncate),
-        ]
-    }
-
-    /// Where a batch's bytes lie.
-    #[derive(Clone, Copy, Debug)]
-    enum Lies {
-        Own,
-        /// Lent to be read, behind so many other bytes.
-        Behind(usize),
-        /// In buffers, with so many bytes between the packets.
-        Buffers(usize),
-    }
-
-    fn lies() -> impl Strategy<Value = Lies> {
-        prop_oneof![Just(Lies::Own), (0..100usize).prop_map(Lies::Behind), (0..100usize).prop_map(Lies::Buffers)]
-    }
-
-    /// Has the batch begin with these frames; what is lent to be read is put into `arenas`.
-    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lies: Lies, arenas: &mut Vec<Arc<Block>>, pool: &Arc<Pool>) {
-        let (mut at, between, packets) = match lies {
-            Lies::Own => {
-                batch.clear();
-                frames.iter().for_each(|frame| batch.push(PACKET, frame));
-                return;
-            }
-            Lies::Behind(start) => {
-                let bytes = frames.concat();
-                let mut arena = MmapMut::map_anon(start + bytes.len() + 1).expect("memory is there");
-                arena[start..start + bytes.len()].copy_from_slice(&bytes);
-                let arena = Arc::new(Block::Mapped(arena.make_read_only().expect("memory is there")));
-                arenas.push(Arc::clone(&arena));
-                (0, 0, batch.lend(&arena, start, bytes.len(), 64))
-            }
-            Lies::Buffers(between) => {
-                batch.clear();
-                let mut loan = pool.lend().expect("it came back");
-                let mut start = between;
-                for frame in frames {
-                    loan.part_mut(start, frame.len()).copy_from_slice(frame);
-                    start += frame.len() + between;
-                }
-                (between, between, batch.lend_buffers(loan))
-            }
-        };
-        packets.clear();
-        for frame in frames {
-            packets.push(Packet { offset: at as u32, len: frame.len() as u32, ..PACKET });
-            at += frame.len() + between;
-        }
-    }
-
-    proptest! {
-        /// A batch is a list of frames, whoever's memory they lie in, and what was lent stays as it is.
-        #[test]
-        fn a_batch_does_as_a_list_does(
-            rounds in vec((vec(vec(any::<u8>(), 0..80), 0..20), lies(), vec(op(), 0..30)), 1..4),
-        ) {
-            let pool = Pool::new(1, 4096);
-            let mut block = Arc::new(Block::Filled(Vec::new()));
-            let mut batch = Batch::default();
-            let mut beside = [Batch::default(), Batch::default()];
-            let mut arenas = Vec::new();
-            for (frames, lies, ops) in rounds {
-                fill(&mut batch, &frames, lies, &mut arenas, &pool);
-                prop_assert_eq!(pool.lent(), usize::from(matches!(lies, Lies::Buffers(_))));
-                let before: Vec<Vec<u8>> = arenas.iter().flat_map(|arena| arena.bytes()).map(<[u8]>::to_vec).collect();
-                let mut naive = frames;
-                for op in ops {
-                    match op {
-                        Op::Write(at, with) if !naive.is_empty() => {
-                            let at = at % naive.len();
-                            naive[at].fill(with);
-                            let was_in_place = batch.is_in_place(at);
-                            batch.bytes_mut(at).fill(with);
-                            prop_assert_eq!(batch.is_in_place(at), was_in_place && matches!(lies, Lies::Buffers(_)));
-                        }
-                        Op::Replace(at, frame) if !naive.is_empty() => {
-                            let at = at % naive.len();
-                            batch.replace(at, &frame);
-                            naive[at] = frame;
-                        }
-                        Op::Write(..) | Op::Replace(..) => {}
-                        Op::Push(frame) => {
-                            batch.push(PACKET, &frame);
-                            naive.push(frame);
-                        }
-                        Op::Retain(every) => {
-                            let (mut one, mut other) = (0, 0);
-                            batch.retain(|_| { one += 1; one % every != 0 });
-                            naive.retain(|_| { other += 1; other % every != 0 });
-                        }
-                        Op::Truncate(len) => {
-                            batch.truncate(len);
-                            naive.truncate(len);
-                        }
-                    }
-                    prop_assert_eq!(batch.len(), naive.len());
-                    for (at, frame) in naive.iter().enumerate() {
-                        prop_assert_eq!(batch.bytes(at), frame);
-                    }
-                }
-                // Split into two, which are then written to.
-                batch.share(&mut block);
-                beside.iter_mut().for_each(|part| part.clear_beside(&batch, 0));
-                for at in 0..naive.len() {
-                    beside[at % 2].push_of(&batch, at, 7);
-                }
-                for (at, frame) in naive.iter().enumerate() {
-                    let part = &mut beside[at % 2];
-                    prop_assert_eq!((part.bytes(at / 2), part.packets()[at / 2].bucket), (&frame[..], 7));
-                    part.bytes_mut(at / 2).fill(!frame.first().copied().unwrap_or_default());
-                }
-                // And gathered again: what lies apart from all that was lent is copied.
-                let (mut apart, mut gathered) = (Batch::default(), Batch::default());
-                gathered.clear_beside(&batch, 0);
-                for at in 0..naive.len() {
-                    apart.push_of(&batch, at, 0);
-                    gathered.push_of(&batch, at, 0);
-                    gathered.push_of(&apart, at, 0);
-                }
-                for (at, frame) in naive.iter().enumerate() {
-                    prop_assert_eq!(batch.bytes(at), frame);
-                    prop_assert_eq!([gathered.bytes(2 * at), gathered.bytes(2 * at + 1)], [frame, frame]);
-                }
-                gathered.clear();
-                // Settled where they were read.
-                for (at, frame) in naive.iter().enumerate() {
-                    batch.put_back(at, &beside[at % 2], at / 2);
-                    let written = vec![!frame.first().copied().unwrap_or_default(); frame.len()];
-                    prop_assert_eq!((batch.bytes(at), batch.packets()[at].bucket), (&written[..], 7));
-                }
-                batch.unshare(&mut block);
-                beside.iter_mut().for_each(Batch::clear);
-                batch.unshare(&mut block);
-                prop_assert_eq!(pool.lent(), 0);
-                for (arena, before) in arenas.iter().zip(before) {
-                    prop_assert_eq!(arena.bytes(), Some(&before[..]));
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -13,7 +13,9 @@ use packet::{LinkType, Nanos, Seq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use millrace_port::pcap::{Capture, Container, Error, Fault, Interface, Reader, Resolution, Writer, same_file};
+use millrace_port::pcap::{
+    Capture, Container, Error, Fault, Interface, Misplaced, Reader, Resolution, Writer, same_file,
+};
 use millrace_port::{Batch, Block, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
 use shared::{Read, manifest, read_all};
 
@@ -425,11 +427,15 @@ fn ports_are_interfaces_where_that_is_asked_for() {
         let mut batch = Batch::default();
         let mut stream = capture.stream();
         assert_eq!(stream.receive(&mut batch).expect("packets"), Received::Packets);
-        for (packet, port) in batch.packets_mut().iter_mut().zip([1, 0, u16::MAX, 7, 1]) {
+        for (packet, port) in batch.packets_mut().iter_mut().zip([1, 0, 9, 7, 1]) {
             packet.fate = Fate::Transmit(port);
         }
         stream.transmit(&mut batch).expect("room");
         stream.finish().expect("room");
+        drop(stream);
+        let misplaced = if by_ports { (2, 9, true) } else { (0, 0, false) };
+        let Misplaced { packets, port, is_several } = *capture.misplaced();
+        assert_eq!((packets, port, is_several), misplaced, "{name}");
         let read = read_all(Reader::open(&to).expect("a capture"));
         let have: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
         assert_eq!(have, want, "{name}");

@@ -55,7 +55,7 @@ pub(super) fn number(word: &Word, what: &str, most: u64) -> Result<u64, Error> {
     }
 }
 
-fn plain_number(text: &str) -> Option<u128> {
+pub(super) fn plain_number(text: &str) -> Option<u128> {
     match text.strip_prefix("0x") {
         Some(digits) if !digits.starts_with('+') => u128::from_str_radix(digits, 16).ok(),
         None if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
@@ -117,6 +117,10 @@ pub(super) fn span(word: &Word) -> Result<Nanos, Error> {
     };
     match number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
         Some(nanos) if nanos > 0 => Ok(Nanos(nanos)),
+        Some(_) if unit > 0 => Err(Error::new(
+            word.place,
+            format!("`{}` is no time at all: write at least `1ns`, or leave the timeout out", word.text),
+        )),
         _ => Err(Error::new(
             word.place,
             format!("`{}` is not a span of time: write a number and ns, us, ms, s, m, h or d, as in `20s`", word.text),

@@ -424,11 +424,14 @@ impl Scope<'_> {
     fn port(&self, word: &Word) -> Result<u16, Error> {
         match self.names.ports.iter().find(|(name, _)| *name == word.text) {
             Some((_, port)) => Ok(*port),
-            None => names::number(word, "a port", u64::from(u16::MAX) - 2).map(|port| port as u16).map_err(|error| {
+            None if names::plain_number(&word.text).is_some() => {
+                names::number(word, "a port", u64::from(BACK) - 1).map(|port| port as u16)
+            }
+            None => {
                 let known: Vec<_> = self.names.ports.iter().map(|(name, _)| name.as_str()).collect();
                 let known = if known.is_empty() { "none is declared by `ports`".into() } else { known.join(", ") };
-                Error::new(error.place, format!("no port `{}`: {known}; or write a number", word.text))
-            }),
+                Err(Error::new(word.place, format!("no port `{}`: {known}; or write a number", word.text)))
+            }
         }
     }
 }

@@ -140,7 +140,7 @@ impl Store for FlowStore<'_> {
         &mut self.words[self.current.clone()]
     }
 
-    /// It lies in the flow already.
+    /// Does nothing: the context lies in the flow already.
     #[inline]
     fn store(&mut self, _: &Stage, _: &ContextKey) -> Result<(), Infallible> {
         Ok(())

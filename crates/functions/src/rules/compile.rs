@@ -23,7 +23,7 @@ use super::tuple::bits;
 pub struct Refusal {
     /// The place of the rule.
     pub at: Position,
-    /// What of it, and why.
+    /// The part that is refused, and the reason.
     pub what: String,
 }
 
@@ -149,6 +149,8 @@ impl Compiler<'_> {
     fn depths(&mut self, table: &Table, first: usize, numbers: &BTreeMap<&str, u32>) {
         // The depth of each chain, once all that it leads to are known; found with a stack, for chains may be many.
         let mut depths: Vec<Option<usize>> = alloc::vec![None; table.chains.len()];
+        // The deepest chain that each chain leads to.
+        let mut deepest_of: Vec<Option<usize>> = alloc::vec![None; table.chains.len()];
         for root in 0..table.chains.len() {
             let mut open = alloc::vec![root];
             while let Some(&chain) = open.last() {
@@ -156,7 +158,8 @@ impl Compiler<'_> {
                 let targets: Vec<usize> = targets.map(|name| numbers[name] as usize - first).collect();
                 let unknown: Vec<usize> = targets.iter().copied().filter(|target| depths[*target].is_none()).collect();
                 if unknown.is_empty() {
-                    let deepest = targets.iter().filter_map(|target| depths[*target]).max();
+                    deepest_of[chain] = targets.iter().copied().max_by_key(|target| depths[*target]);
+                    let deepest = deepest_of[chain].and_then(|target| depths[target]);
                     depths[chain] = Some(deepest.map_or(0, |depth| depth + 1));
                     open.pop();
                 } else {
@@ -164,10 +167,18 @@ impl Compiler<'_> {
                 }
             }
         }
-        for (chain, depth) in table.chains.iter().zip(depths) {
+        for (nth, (chain, depth)) in table.chains.iter().zip(depths).enumerate() {
             if chain.base.is_some() && depth.is_some_and(|depth| depth >= DEPTH_MAX) {
-                let what = format!("{} leads through more than {DEPTH_MAX} chains, one inside the other", chain.name);
-                self.refused.push(Refusal { at: chain.at, what });
+                // The first chain on the longest way that is too deep.
+                let way = core::iter::successors(Some(nth), |chain| deepest_of[*chain]);
+                let Some(deep) = way.take(DEPTH_MAX + 1).last().map(|deep| &table.chains[deep]) else { continue };
+                let what = format!(
+                    "{} would be the chain number {} on the way from {}, one inside the other: the limit is {DEPTH_MAX}",
+                    deep.name,
+                    DEPTH_MAX + 1,
+                    chain.name
+                );
+                self.refused.push(Refusal { at: deep.at, what });
             }
         }
     }

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use iptables::{Family, Options, Position, RuleSet, Sets, parse};
+use iptables::{Error, Family, OTHER_FAMILY, Options, Position, RuleSet, Sets, parse};
 use nf::ConfigKey;
 use serde::Deserialize;
 
@@ -114,16 +114,16 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
-/// What is kept of connections at least, whatever the rules need.
+/// The least that is kept of connections, whatever the rules need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 enum Least {
     /// Nothing more than the rules need.
     #[serde(rename = "as needed")]
     AsNeeded,
-    /// They are tracked.
+    /// Connections are tracked.
     #[serde(rename = "tracked")]
     Tracked,
-    /// They are tracked, and their addresses can be rewritten.
+    /// Connections are tracked, and their addresses can be rewritten.
     #[serde(rename = "rewritten")]
     Rewritten,
 }
@@ -146,7 +146,7 @@ pub(super) struct Compiled {
     pub(super) tracks: bool,
     /// The configuration asks for checksums to be checked.
     wants_checksums: bool,
-    /// They are checked.
+    /// Checksums are checked.
     pub(super) checksums: bool,
     pub(super) limits_connections: bool,
     pub(super) flows: usize,
@@ -158,9 +158,9 @@ pub(super) struct Compiled {
 pub(super) enum Place {
     /// Nothing is tracked.
     Nowhere(Option<&'static str>),
-    /// They are flows of the engine.
+    /// Connections are flows of the engine.
     Flow(Option<&'static str>),
-    /// They are in tables that packet sets share.
+    /// Connections are in tables that packet sets share.
     Table(&'static str),
 }
 
@@ -169,7 +169,7 @@ pub(super) enum Place {
 pub struct Hindrance {
     /// The family of the rule.
     pub family: Family,
-    /// Its place in the text.
+    /// The place of the rule in the text.
     pub at: Position,
     /// The state that is shared.
     pub what: &'static str,
@@ -219,15 +219,22 @@ impl Compiled {
             if text.trim().is_empty() {
                 return Ok(None);
             }
+            let for_other_family = match family {
+                Family::V4 => "give rules of IPv6 with --rules-v6 (the key `rules_v6`)",
+                Family::V6 => "give rules of IPv4 with --rules (the key `rules`)",
+            };
             let options = Options {
                 name,
                 family: Some(family),
                 skip_unsupported: given.skip_unsupported,
                 sets: names_sets.then_some(&sets),
                 errors_max: ERRORS_MAX,
+                for_other_family,
             };
             let parsed = parse(text, &options).map_err(|errors| errors.to_string())?;
-            skipped.extend(parsed.skipped.iter().map(ToString::to_string));
+            // One text with the commands of both families is read for each of them.
+            let is_read = |error: &&Error| given.rules == given.rules_v6 && error.feature == OTHER_FAMILY;
+            skipped.extend(parsed.skipped.iter().filter(|error| !is_read(error)).map(ToString::to_string));
             Ok::<_, String>(Some(parsed.rules))
         };
         let mut rules = [read(&given.rules, Family::V4, "rules")?, read(&given.rules_v6, Family::V6, "rules_v6")?];

@@ -32,7 +32,7 @@ pub(super) enum Memo {
 impl Memo {
     pub(super) const NONE: Self = Self::Shortcuts([None; 2]);
 
-    /// What is remembered of the first packet of a flow, with its tally if rules ask for one.
+    /// The memo of the first packet of a flow, with its tally if rules ask for one.
     pub(super) fn of_first(first: First, tally: Option<&Tally>) -> Self {
         match tally {
             Some(tally) => Self::Counted(first, halves(tally)),

@@ -221,7 +221,7 @@ pub(super) enum Target {
 /// A match of a rule.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
-    /// It needs only the packet.
+    /// A test of the packet alone.
     Plain(Test),
     /// State, addresses and status of the connection.
     Conntrack(Box<Conntrack>),
@@ -230,7 +230,7 @@ pub(super) enum Check {
     /// The connection's mark.
     ConnMark(Mark, bool),
     ConnBytes(Box<ConnBytes>),
-    /// It reads or changes state that packet sets share: the number among [`Machine::stateful`].
+    /// A test that reads or changes state which packet sets share: the number among [`Machine::stateful`].
     Stateful(u32),
 }
 

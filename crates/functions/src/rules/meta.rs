@@ -41,7 +41,7 @@ pub(super) enum Role {
         ports: [u16; 2],
         protocol: u8,
     },
-    /// It belongs to no connection, and can't begin one.
+    /// A packet that belongs to no connection, and can't begin one.
     Invalid,
     /// The tracker leaves it alone: neighbour discovery and the like, and all packets if nothing is tracked.
     Untracked,

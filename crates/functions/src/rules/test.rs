@@ -37,16 +37,16 @@ pub struct Environment {
 /// Why a match can't be compiled to tests without state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotHere {
-    /// It has state.
+    /// The match has state.
     State,
-    /// It can't be decided on this router; a sentence says why.
+    /// The match can't be decided on this router; a sentence says why.
     Refused(String),
 }
 
 /// A test of a packet. Those of ports are the most frequent ones, and follow no pointer.
 #[derive(Clone, Debug)]
 pub enum Test {
-    /// It never holds.
+    /// A test that never holds.
     Never,
     /// Ports and flags of a transport header.
     Ports(PortsTest),
@@ -102,7 +102,7 @@ pub enum Test {
         /// True with `!`.
         negated: bool,
     },
-    /// The same of IPv6.
+    /// A range of source or destination addresses of IPv6 (`iprange`).
     Range6 {
         /// First and last address.
         range: Box<(u128, u128)>,
@@ -135,7 +135,7 @@ pub enum Test {
     Set {
         /// The set.
         set: SetNumber,
-        /// What is looked up in it.
+        /// The parts of the packet that are looked up in the set.
         sides: SideBits,
         /// `--return-nomatch`.
         return_nomatch: bool,

@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-/// What is known of a packet's connection.
+/// The connection of a packet, as rules see it.
 #[derive(Debug)]
 pub(super) struct Track<'e> {
     pub(super) state: State,

@@ -32,13 +32,14 @@ pub(super) const NO_ADDRESS: Reason = Reason::own(4);
 pub(super) const TUPLE_TAKEN: Reason = Reason::own(5);
 pub(super) const LIST_FULL: Reason = Reason::own(6);
 pub(super) const NOT_IP: Reason = Reason::own(7);
+pub(super) const UNKNOWN_PORT: Reason = Reason::own(8);
 
 /// The end of a packet's way. It is small, so that it stays in registers: a reply is in [`Walk::reply`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
-    /// It leaves by this interface.
+    /// The packet leaves by the output interface.
     Out,
-    /// It is for the router itself.
+    /// The packet is for the router itself, and INPUT has let it in.
     Router,
     Drop(Reason),
     Reply,

@@ -57,7 +57,7 @@ pub(crate) enum Command {
         chain: String,
         policy: Policy,
     },
-    /// It only looks: `-L`, `-S`.
+    /// A command that only lists rules: `-L`, `-S`.
     Look,
 }
 

@@ -102,11 +102,11 @@ impl fmt::Display for IpComp {
 /// The comparison of a time to live or a hop limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlTest {
-    /// It is this one.
+    /// The value is this one.
     Equal(Condition<u8>),
-    /// It is below.
+    /// The value is below.
     Below(u8),
-    /// It is above.
+    /// The value is above.
     Above(u8),
 }
 

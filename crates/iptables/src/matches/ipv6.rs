@@ -32,9 +32,9 @@ pub struct Frag {
 /// The place of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragPlace {
-    /// More follow.
+    /// More fragments follow.
     More,
-    /// It is the last one.
+    /// The fragment is the last one.
     Last,
 }
 

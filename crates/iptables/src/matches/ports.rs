@@ -33,7 +33,7 @@ pub struct Tcp {
 pub struct TcpFlagsTest {
     /// The flags that are compared.
     pub mask: u8,
-    /// Those of them that are set.
+    /// The flags of `mask` that are set.
     pub set: u8,
 }
 
@@ -179,7 +179,7 @@ pub struct SctpChunk {
     pub kind: u8,
     /// Flags that are compared.
     pub mask: u8,
-    /// Those of them that are set.
+    /// The flags of `mask` that are set.
     pub set: u8,
 }
 

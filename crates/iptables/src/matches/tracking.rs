@@ -81,9 +81,9 @@ impl Status {
     pub const NONE: Self = Self(0);
     /// Another flow announced it.
     pub const EXPECTED: Self = Self(1);
-    /// It has packets in both directions.
+    /// The connection has packets in both directions.
     pub const SEEN_REPLY: Self = Self(2);
-    /// It is not evicted early.
+    /// The connection is not evicted early.
     pub const ASSURED: Self = Self(4);
     /// Its first packet left.
     pub const CONFIRMED: Self = Self(8);

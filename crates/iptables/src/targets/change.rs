@@ -111,11 +111,11 @@ impl fmt::Display for TcpOptStrip {
 /// The change of a time to live or a hop limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlStep {
-    /// It is set to this.
+    /// The value becomes this one.
     Set(u8),
-    /// This is subtracted.
+    /// This number is subtracted.
     Subtract(u8),
-    /// This is added.
+    /// This number is added.
     Add(u8),
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use millrace_iptables::{Family, Options, Sets, parse};
+use millrace_iptables::{Family, Options, RuleSet, Sets, Table, TableKind, parse};
 use proptest::prelude::*;
 
 use crate::shared::folder;
@@ -307,5 +307,38 @@ proptest! {
     fn any_text_is_read_or_refused(text in "(\\*filter\n)?[-A-Z!a-z0-9 \"\\\\\n:/,.#$'|]{0,80}") {
         holds(&text);
         let _ = Sets::parse(&text, "");
+    }
+}
+
+/// Rules of a chain and of all chains that it jumps to, jump by jump.
+fn walked(table: &Table, chain: &str) -> u64 {
+    let chain = table.chain(chain).expect("jumps lead to chains");
+    chain
+        .rules
+        .iter()
+        .map(|rule| 1 + rule.target.as_deref().and_then(|target| target.chain()).map_or(0, |to| walked(table, to)))
+        .sum()
+}
+
+proptest! {
+    /// The bound of tested rules is what a walk over all jumps counts. Chains jump to later ones only, so there are no loops.
+    #[test]
+    fn the_most_rules_of_a_packet_are_counted(
+        rules in proptest::collection::vec((0..8_usize, 0..9_usize, any::<bool>()), 0..24),
+        nat in 0..3_usize,
+    ) {
+        let mut text = "*nat\n".to_owned() + &"-A PREROUTING -j ACCEPT\n".repeat(nat) + "COMMIT\n*filter\n";
+        (0..8).for_each(|chain| text += &format!(":c{chain} - [0:0]\n"));
+        for (from, by, is_goto) in rules {
+            let from_name = if from == 0 { "FORWARD".to_owned() } else { format!("c{}", from - 1) };
+            let to = if from + by < 8 { format!("c{}", from + by) } else { "ACCEPT".to_owned() };
+            let how = if is_goto && to != "ACCEPT" { "-g" } else { "-j" };
+            text += &format!("-A {from_name} {how} {to}\n");
+        }
+        text += "-A INPUT -j c0\n-A OUTPUT -j ACCEPT\nCOMMIT\n";
+        let set: RuleSet = parse(&text, &Options::default()).expect("the text is well-formed").rules;
+        let filter = set.table(TableKind::Filter).expect("it is there");
+        let expected = walked(filter, "FORWARD").max(walked(filter, "INPUT")) + 1 + nat as u64;
+        prop_assert_eq!(set.tested_max(), expected);
     }
 }

@@ -172,6 +172,11 @@ impl Defragmenter {
         (self.blocks.len() - self.blocks_left) * BLOCK
     }
 
+    /// When the incomplete datagram with this key is given up; `None` if there is none.
+    pub(super) fn deadline(&self, key: &Key) -> Option<Nanos> {
+        self.slots.get(key).map(|slot| self.datagrams[*slot as usize].deadline)
+    }
+
     /// Takes a packet. Times must not fall from packet to packet.
     pub fn take(&mut self, packet: &Packet, bytes: &[u8]) -> Taken<'_> {
         if !may_be_fragment(packet.link, bytes) {

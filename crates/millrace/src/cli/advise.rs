@@ -96,15 +96,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     (question.dispatch_ns, question.wire, question.plan.far_line_ns) = (args.dispatch, wire, args.far_line);
     let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
     let input = &args.source.captures;
-    let here = match input.is_given() && input.pipe().is_none() {
-        true => {
+    // Trial runs read everything again, which a pipe doesn't allow.
+    let again = again(&args.configuration, &args.table_options).ok();
+    let here = match again.filter(|_| input.is_given() && input.pipe().is_none()) {
+        Some(again) => {
             let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
-            let (function, again) = (description.name, again(&args.configuration, &args.table_options));
+            let function = description.name;
             let plan = trial::Plan { function, again, input, writes, format, cores, packets: None, rounds, at_most };
             Some(trying(&description, &plan, "advise", args.json)?)
         }
-        false => None,
+        None => None,
     };
     let answer = Answer { advice: &advice, here: here.as_ref(), cores: args.cores, given: args.dispatch.is_some() };
     if args.json {
@@ -169,9 +171,19 @@ fn trying(description: &Description, plan: &trial::Plan<'_>, what: &str, quiet: 
 }
 
 /// Arguments that configure the function and its tables in the same way.
-pub(super) fn again(configuration: &Configuration, table_options: &TableOptions) -> Vec<OsString> {
+///
+/// # Errors
+/// An argument names standard input, which trial runs can't read again.
+pub(super) fn again(configuration: &Configuration, table_options: &TableOptions) -> Result<Vec<OsString>, Failed> {
+    if let Some((option, _)) = configuration.files().find(|(_, path)| files::is_standard(path)) {
+        return Err(Failed::usage(format_args!(
+            "trial runs (`advise`, --engine auto) read --{option} again, but standard input can be read only once; give it as \
+             a file"
+        )));
+    }
     let kept = table_options.again();
-    configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
+    let arguments = configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect();
+    Ok(arguments)
 }
 
 /// Builds the input of [`lab::advise`].

@@ -142,6 +142,11 @@ impl Captures {
         if paths.iter().filter(|path| is_standard(path)).count() > 1 {
             return Err(Failed::usage("standard input can be read only once; give - once"));
         }
+        if paths.iter().any(|path| is_standard(path)) && files::is_standard_read() {
+            return Err(Failed::usage(
+                "standard input can be read only once, and another option has read it; give the capture or the other as a file",
+            ));
+        }
         let mut known = HashMap::new();
         for path in &paths {
             let Ok(about) = path.metadata() else { continue };

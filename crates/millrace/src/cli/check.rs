@@ -37,6 +37,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let description = program.description();
     let Sizing { flows, flows_v6 } = program.sizing();
     let remark = program.remark(&Fates { received: 0, dropped: &[0; Reason::COUNT] });
+    let remark = remark.map(|note| args.configuration.named(&note));
     let takes = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(&description, 2).is_ok();
     let engines: Vec<&str> = EngineKind::ALL.iter().filter(|kind| takes(kind)).map(|kind| kind.name()).collect();
     if args.json {

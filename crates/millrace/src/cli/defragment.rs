@@ -9,6 +9,7 @@ use port::Trace;
 use super::failure::Failed;
 use super::traffic::Traffic;
 use crate::print::fragments::told;
+use crate::print::number::count;
 use crate::print::output::remark;
 
 #[derive(clap::Args)]
@@ -88,18 +89,20 @@ impl DefragmentOption {
             return traffic;
         }
         if !quiet {
-            remark(&format!("{}\n", told(&counts)));
+            let (all, seen) = (count(traffic.trace.len() as u64), count(trace.len() as u64));
+            remark(&format!("{all} packets in the capture, {seen} to the function; {}\n", told(&counts)));
         }
-        Traffic { trace: Arc::new(trace), ..traffic }
+        Traffic { trace: Arc::new(trace), fragments: Some((policy, counts)), ..traffic }
     }
 
     /// The same for engines: packets are numbered without gaps.
     pub(super) fn renumbered(&self, wanted: bool, traffic: Traffic, quiet: bool) -> Traffic {
-        let Traffic { name, trace } = self.gathered(wanted, traffic, quiet);
-        let has_gaps = trace.packets().iter().enumerate().any(|(number, packet)| packet.seq.0 != number as u64);
+        let gathered = self.gathered(wanted, traffic, quiet);
+        let packets = gathered.trace.packets();
+        let has_gaps = packets.iter().enumerate().any(|(number, packet)| packet.seq.0 != number as u64);
         match has_gaps {
-            true => Traffic { name, trace: Arc::new(Trace::clone(&trace).renumbered()) },
-            false => Traffic { name, trace },
+            true => Traffic { trace: Arc::new(Trace::clone(&gathered.trace).renumbered()), ..gathered },
+            false => gathered,
         }
     }
 }

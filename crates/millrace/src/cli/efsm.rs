@@ -3,7 +3,6 @@
 mod graph;
 
 use std::ffi::OsString;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use catalogue::Catalogue;
@@ -15,7 +14,8 @@ use functions::efsm::Efsm;
 use nf::{NetworkFunction, Sharing};
 use serde_json::json;
 
-use super::failure::Failed;
+use super::failure::{Failed, USAGE};
+use super::files::shown;
 use super::folder::replace;
 use super::{Cli, command, perform as perform_task};
 use crate::print::number::counted;
@@ -73,7 +73,7 @@ enum Task {
   millrace efsm run figure-2.efsm --in a.pcap --out b.pcap --cores 2 --engine scr
   millrace efsm run figure-2.efsm --in a.pcap --contexts")]
     Run {
-        /// The program
+        /// The program; - means standard input
         program: PathBuf,
         /// Options of `millrace run`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
@@ -101,7 +101,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
 fn check(program: &Path, profile: Option<Profile>, as_json: bool) -> Result<(), Failed> {
     let (name, text) = read(program)?;
-    let machine = compile(&name, &text)?;
+    let machine = match Machine::compile(&text) {
+        Err(errors) if as_json => {
+            let error = |error: &efsm::Error| json!({ "line": error.place.line, "column": error.place.column, "what": error.message });
+            let errors: Vec<_> = errors.iter().map(error).collect();
+            print_json(&json!({ "program": name, "valid": false, "errors": errors }))?;
+            return Err(Failed::Said(USAGE));
+        }
+        compiled => compiled.map_err(|errors| refused(&name, &errors))?,
+    };
     let misfits = profile.map_or_else(Vec::new, |Profile::Netfpga| netfpga(&machine));
     let function = Efsm::of(machine.clone());
     let (description, packet_set) = (function.description(), function.packet_set());
@@ -179,13 +187,7 @@ fn run(program: &Path, options: &[OsString], catalogue: &Catalogue) -> Result<()
 
 /// The program's name for messages, and its text.
 fn read(program: &Path) -> Result<(String, String), Failed> {
-    if program.as_os_str() == "-" {
-        let mut text = String::new();
-        let read = io::stdin().take(1 << 24).read_to_string(&mut text);
-        read.map_err(|error| Failed::input(format_args!("standard input: can't be read: {error}")))?;
-        return Ok(("standard input".into(), text));
-    }
-    Ok((program.display().to_string(), super::configuration(program)?))
+    Ok((shown(program).display().to_string(), super::configuration(program)?))
 }
 
 fn compile(name: &str, text: &str) -> Result<Machine, Failed> {

@@ -35,7 +35,7 @@ Exit codes:
 pub(crate) const OUTCOME: u8 = 1;
 pub(crate) const INPUT: u8 = 3;
 pub(crate) const INTERRUPTED: u8 = 130;
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Exit code that a shell reports for a program ended by SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 

@@ -1,7 +1,8 @@
 //! Opens captures to read and to write. Mistakes that would destroy a file are refused before anything is opened.
 
-use std::io::{IsTerminal, stdout};
+use std::io::{self, IsTerminal, Read, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use port::pcap::{Capture, Container, Progress, Writer, same_file};
@@ -30,6 +31,24 @@ impl From<Format> for Container {
 /// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// The bytes of standard input. It is read once; all options that name it get the same text.
+static STANDARD: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// Reads standard input, at most `bytes_max` bytes and one more.
+pub(super) fn read_standard(bytes_max: u64) -> io::Result<&'static [u8]> {
+    if let Some(bytes) = STANDARD.get() {
+        return Ok(bytes);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(bytes_max + 1).read_to_end(&mut bytes)?;
+    Ok(STANDARD.get_or_init(|| bytes))
+}
+
+/// True if standard input was read as a file of text, so that no capture can come from it.
+pub(super) fn is_standard_read() -> bool {
+    STANDARD.get().is_some()
 }
 
 /// Opens captures and, if given, an output for packets that grow by `growth` bytes. Calls `tap` for each packet taken.

@@ -288,6 +288,15 @@ impl Configuration {
         files.chain(skips).chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
     }
 
+    /// A note of the function with the names of files in place of the keys of rules.
+    fn named(&self, note: &str) -> String {
+        let name = |note: String, key: &str, path: Option<&std::path::PathBuf>| match path {
+            Some(path) => note.replace(&format!("left out: {key}:"), &format!("left out: {}:", path.display())),
+            None => note,
+        };
+        name(name(note.to_owned(), "rules", self.rules.as_ref()), "rules_v6", self.rules_v6.as_ref())
+    }
+
     fn settings(&self) -> Result<Settings, Failed> {
         self.settings_with(true)
     }
@@ -299,11 +308,11 @@ impl Configuration {
             None => Settings::default(),
         };
         if let Some(path) = &self.program {
-            let text = configuration(path)?;
+            let (name, text) = (files::shown(path).display().to_string(), configuration(path)?);
             if text.trim().is_empty() {
-                return Err(Failed::usage(format_args!("{}: there is no stage; the file is empty", path.display())));
+                return Err(Failed::usage(format_args!("{name}: there is no stage; the file is empty")));
             }
-            settings.set_text("program", path.display().to_string(), text);
+            settings.set_text("program", name, text);
         }
         // First what rules refer to, so that errors are named where they are.
         if let Some(path) = &self.router {
@@ -324,14 +333,21 @@ impl Configuration {
     }
 }
 
-/// Reads a configuration file. A device or a capture given by mistake is a wrong configuration, not an unreadable file.
+/// Reads a configuration file, or standard input. A device or a capture given by mistake is a wrong configuration, not an unreadable file.
 fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     const BYTES_MAX: u64 = 1 << 20;
-    let name = path.display();
+    let shown = files::shown(path);
+    let name = shown.display();
     let unread = |error: io::Error| Failed::input(format_args!("{name}: can't be read: {error}"));
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unread)?;
-    if file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)? as u64 > BYTES_MAX {
+    match files::is_standard(path) {
+        true => bytes.extend_from_slice(files::read_standard(BYTES_MAX).map_err(unread)?),
+        false => {
+            let file = std::fs::File::open(path).map_err(unread)?;
+            file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)?;
+        }
+    }
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(Failed::usage(format_args!("{name} is larger than 1 MiB, so it is not a configuration")));
     }
     String::from_utf8(bytes)

@@ -10,19 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use catalogue::config::Settings;
 use clap::{Subcommand, ValueEnum};
 use functions::rules::{Config, Hindrance, Rules};
-use iptables::{Error, Errors, Family, Options, RuleSet, Sets, parse};
+use iptables::{Error, Errors, Family, OTHER_FAMILY, Options, RuleSet, Sets, guess_family, parse};
 use nf::NetworkFunction;
 use serde_json::{Value, json};
 
 use super::configuration;
 use super::failure::{Failed, OUTCOME};
-use super::files::is_standard;
-use crate::print::number::count;
+use super::files::{is_standard, read_standard};
+use crate::print::number::{count, counted};
 use crate::print::output::{note, print, print_as_it_is, print_json};
 use crate::print::style::Style;
 
@@ -112,17 +111,23 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
         None => None,
     };
     let name = if is_standard(&args.file) { "-".to_owned() } else { args.file.display().to_string() };
+    let given = text(&args.file)?;
+    // As in a run, lines of the other family are left out, and listed.
+    let family = match args.family {
+        Some(Choice::V4) => Family::V4,
+        Some(Choice::V6) => Family::V6,
+        None => guess_family(&name, &given),
+    };
+    let (other, option) = if family == Family::V4 { ("--family 6", "--rules-v6") } else { ("--family 4", "--rules") };
+    let for_other_family = format!("give {other}");
     let options = Options {
         name: &name,
-        family: args.family.map(|family| match family {
-            Choice::V4 => Family::V4,
-            Choice::V6 => Family::V6,
-        }),
+        family: Some(family),
+        for_other_family: &for_other_family,
         skip_unsupported: args.skip_unsupported,
         sets: sets.as_ref(),
         ..Options::default()
     };
-    let given = text(&args.file)?;
     let parsed = match parse(&given, &options) {
         Ok(parsed) => parsed,
         Err(errors) => return refused(&errors, &args.file, args),
@@ -138,6 +143,9 @@ fn check(args: &CheckArgs) -> Result<(), Failed> {
     }
     for skipped in &parsed.skipped {
         note(&format!("{skipped}\n"));
+    }
+    if parsed.skipped.iter().any(|skipped| skipped.feature == OTHER_FAMILY) {
+        note(&format!("{other} checks the lines of the other family; a run takes them by {option} {name}\n"));
     }
     match args.print {
         true => print_as_it_is(&parsed.rules.to_string()),
@@ -261,30 +269,20 @@ fn refused(errors: &Errors, file: &Path, args: &CheckArgs) -> Result<(), Failed>
     Err(Failed::Outcome(anyhow::anyhow!("{}: {errors}{hint}", file.display())))
 }
 
-/// Reads a text file, or standard input. Standard input is read once; two options that name it get the same text.
+/// Reads a text file, or standard input. Two options that name standard input get the same text.
 pub(super) fn text(path: &Path) -> Result<String, Failed> {
-    static STANDARD: OnceLock<String> = OnceLock::new();
-    if !is_standard(path) {
-        return read_text(path);
-    }
-    if let Some(text) = STANDARD.get() {
-        return Ok(text.clone());
-    }
-    let text = read_text(path)?;
-    Ok(STANDARD.get_or_init(|| text).clone())
-}
-
-fn read_text(path: &Path) -> Result<String, Failed> {
     /// A million entries of a set fit.
     const BYTES_MAX: u64 = 1 << 28;
     let name = path.display();
     let unread = |error: io::Error| Failed::input(format_args!("{name}: can't be read: {error}"));
     let mut bytes = Vec::new();
-    let read = match is_standard(path) {
-        true => io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes),
-        false => File::open(path).map_err(unread)?.take(BYTES_MAX + 1).read_to_end(&mut bytes),
-    };
-    if read.map_err(unread)? as u64 > BYTES_MAX {
+    match is_standard(path) {
+        true => bytes.extend_from_slice(read_standard(BYTES_MAX).map_err(unread)?),
+        false => {
+            File::open(path).map_err(unread)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)?;
+        }
+    }
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(Failed::usage(format_args!("{name} is larger than 256 MiB, so it is not a rule set")));
     }
     String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is not a text file in UTF-8")))
@@ -329,6 +327,14 @@ fn summary(name: &str, rules: &RuleSet, sets: Option<&Sets>, skipped: usize) -> 
             plural(number, "rule")
         );
     }
+    if is_wide(rules) {
+        let most = match rules.tested_max() {
+            u64::MAX => "more rules than 64 bits count".to_owned(),
+            most => counted(most, "rule", "rules"),
+        };
+        let note = format!("a packet may be tested against {most}, as chains are jumped to again and again");
+        out += &format!("  {}\n", style.warn(note));
+    }
     if let Some(sets) = sets {
         let entries: usize = sets.sets.iter().map(|set| set.entries.len()).sum();
         let word = if entries == 1 { "entry" } else { "entries" };
@@ -340,6 +346,14 @@ fn summary(name: &str, rules: &RuleSet, sets: Option<&Sets>, skipped: usize) -> 
         out += &format!("  uses: {}\n", names.join(", "));
     }
     out
+}
+
+/// True if a packet may be tested against many times as many rules as there are.
+fn is_wide(rules: &RuleSet) -> bool {
+    /// Rule sets whose chains are jumped to from a few places stay below.
+    const TIMES: u64 = 10;
+    const AT_LEAST: u64 = 1_000;
+    rules.tested_max() > AT_LEAST.max(TIMES * rules.rule_count() as u64)
 }
 
 fn as_json(rules: &RuleSet, sets: Option<&Sets>, skipped: &[Error]) -> Value {
@@ -359,6 +373,7 @@ fn as_json(rules: &RuleSet, sets: Option<&Sets>, skipped: &[Error]) -> Value {
         "valid": true,
         "family": match rules.family { Family::V4 => 4, Family::V6 => 6 },
         "rules": rules.rule_count(),
+        "rules_tested_max": rules.tested_max(),
         "tables": tables.collect::<Vec<_>>(),
         "features": features(rules),
         "sets": sets,

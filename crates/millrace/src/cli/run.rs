@@ -1,7 +1,7 @@
 //! `millrace run` runs a function over a capture.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process, thread};
 
@@ -23,10 +23,12 @@ use super::link::LinkArgs;
 use super::sequence::Original;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
+use super::traffic::nothing_in;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
+use crate::print::ports::Ports;
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use catalogue::Catalogue;
@@ -139,7 +141,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         Some(Wanted::Auto) => {
             args.steering_options.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
-            let again = advise::again(&args.configuration, &args.table_options);
+            let again = advise::again(&args.configuration, &args.table_options)?;
             let (about, most) = (&description, (args.cores, args.packets));
             let here = advise::tried(about, again, input, output, format, most, args.json)?;
             let (kind, cores) = (here.best().engine, here.best().cores);
@@ -234,11 +236,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),
         stamps_not_believed: capture.reader().stamps_not_believed(),
+        ports: Ports::of(program.ports(), capture.reader().interfaces().len(), capture.misplaced()),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
         fragments: policy.zip(fragments),
         dropped: watched_drops.map(Watched::take),
         dropped_file: args.dropped.file(),
-        remark: (counters.received > 0).then(|| program.remark(&fates)).flatten(),
+        remark: (counters.received > 0)
+            .then(|| program.remark(&fates))
+            .flatten()
+            .map(|note| args.configuration.named(&note)),
         outcome: &outcome,
     };
     if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure
@@ -253,8 +259,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         (true, false) => print_json(&run.json())?,
         (true, true) => note(&json_text(&run.json())),
     }
-    if counters.received == 0 && input.is_part() && outcome.failure.is_none() {
-        remark(&format!("--filter, --from and --to select no packet of {}\n", input.name()));
+    let has_held = fragments.is_some_and(|counts| counts.fragments > 0);
+    if counters.received == 0 && !has_held && outcome.failure.is_none() && !outcome.interrupted {
+        remark(&format!("{}\n", nothing_in(input)));
     }
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
@@ -315,11 +322,34 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
             }
             Failed::Said(OUTCOME)
         }
-        EngineError::Port(_) => {
+        EngineError::Port(cause) => {
             say(&sequence::placed(error, &args.input.captures.name()));
+            note(&complete_before(cause, &[args.output.as_deref(), args.dropped.file(), args.flows.as_deref()]));
             Failed::Said(INPUT)
         }
         EngineError::Refused(reason) => Failed::usage(reason),
+    }
+}
+
+/// Says that outputs hold what came before the place where the input is damaged. Nothing if an output itself failed.
+pub(super) fn complete_before(error: &PortError, outputs: &[Option<&Path>]) -> String {
+    let outputs: Vec<&Path> = outputs.iter().flatten().copied().collect();
+    let failed = match error {
+        PortError::Capture(error) => Some(error.path.as_path()),
+        _ => None,
+    };
+    let names = outputs.iter().map(|path| match files::is_standard(path) {
+        true => "standard output".to_owned(),
+        false => path.display().to_string(),
+    });
+    let names: Vec<String> = names.collect();
+    match names.as_slice() {
+        [] => String::new(),
+        _ if failed.is_none_or(|failed| outputs.contains(&failed)) => String::new(),
+        [name] => format!("  {name} is valid, and has only what comes of the packets before that place\n"),
+        names => {
+            format!("  {} are valid, and have only what comes of the packets before that place\n", names.join(", "))
+        }
     }
 }
 

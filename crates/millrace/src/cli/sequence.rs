@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::captures::{self, PART};
 use super::failure::{Failed, INPUT, INTERRUPTED};
 use super::files::{self, Format};
+use super::run::complete_before;
 use super::{Configuration, engines, entry, signals};
 use crate::print::number::{self, bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
@@ -126,6 +127,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => Ok(()),
         Some(error) => {
             note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, &args.input.captures.name())));
+            if let EngineError::Port(cause) = error {
+                note(&complete_before(cause, &[Some(&args.output)]));
+            }
             Err(Failed::Said(INPUT))
         }
     }

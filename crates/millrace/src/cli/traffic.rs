@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use l7::defrag::{Counts, Policy};
 use packet::{LinkType, Nanos, Seq};
 use port::{Fate, Packet, PortError, Trace};
 use synth::{Params, Profile, Synth};
@@ -47,6 +48,10 @@ pub(super) struct Traffic {
     /// Its name.
     pub(super) name: String,
     pub(super) trace: Arc<Trace>,
+    /// Number of interfaces.
+    pub(super) interfaces: usize,
+    /// How fragments were gathered, and their counts, if there were any.
+    pub(super) fragments: Option<(Policy, Counts)>,
 }
 
 impl Source {
@@ -75,8 +80,30 @@ impl Source {
         self.captures.is_given() || self.synth.is_some()
     }
 
-    /// Loads the traffic into memory, all of it or none.
+    /// The option that ended the traffic at `packets` packets, if one did.
+    pub(super) fn limit(&self, packets: u64) -> Option<&'static str> {
+        (packets == self.packets).then_some("--packets")
+    }
+
+    /// Loads the traffic into memory, all of it or none. Without packets it is refused.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
+        let traffic = self.load_any(quiet)?;
+        match traffic.trace.is_empty() {
+            true => Err(none_of(&self.captures)),
+            false => Ok(traffic),
+        }
+    }
+
+    /// Loads the traffic into memory, also if there are no packets, which a note tells.
+    pub(super) fn load_with_none(&self, quiet: bool) -> Result<Traffic, Failed> {
+        let traffic = self.load_any(quiet)?;
+        if traffic.trace.is_empty() {
+            remark(&format!("{}\n", nothing_in(&self.captures)));
+        }
+        Ok(traffic)
+    }
+
+    fn load_any(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (self.captures.is_given(), self.synth) {
             (true, _) => self.read(quiet),
             (false, _) if self.captures.is_part() => {
@@ -97,7 +124,7 @@ impl Source {
                     ..Params::default()
                 };
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
-                Ok(Traffic { name, trace: synthesised(profile, &params)? })
+                Ok(Traffic { name, trace: synthesised(profile, &params)?, interfaces: 1, fragments: None })
             }
             (false, None) => Err(Failed::usage("no traffic given; give a CAPTURE, --in FILE or --synth PROFILE")),
         }
@@ -113,14 +140,12 @@ impl Source {
         let trace = Trace::load(&mut reader, packets_max);
         drop(progress);
         let trace = trace.map_err(|error| unused(error, &self.captures))?;
-        if trace.is_empty() {
-            return Err(none_of(&self.captures));
-        }
         if trace.len() == packets_max && !quiet {
             let taken = number::counted(self.packets, "packet is", "packets are");
             remark(&format!("the first {taken} taken; --packets takes more\n"));
         }
-        Ok(Traffic { name, trace: Arc::new(trace) })
+        let interfaces = reader.interfaces().len();
+        Ok(Traffic { name, trace: Arc::new(trace), interfaces, fragments: None })
     }
 
     /// The arguments for the same traffic.
@@ -153,14 +178,19 @@ fn unused(error: PortError, captures: &Captures) -> Failed {
 
 /// The error for captures without packets, or without selected packets.
 pub(super) fn none_of(captures: &Captures) -> Failed {
-    let name = captures.name();
-    if captures.is_part() {
-        return Failed::input(format_args!("--filter, --from and --to select no packet of {name}"));
-    }
-    Failed::input(format_args!("{name} has no packets"))
+    Failed::input(nothing_in(captures))
 }
 
-/// The same for a reader's error.
+/// Says that captures have no packets, or that none is selected.
+pub(super) fn nothing_in(captures: &Captures) -> String {
+    let name = captures.name();
+    match captures.is_part() {
+        true => format!("--filter, --from and --to select no packet of {name}"),
+        false => format!("{name} has no packets"),
+    }
+}
+
+/// The error for a damaged capture, as its reader reports it.
 pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     // The error counts the packets of one file.
     if error.packets == 0 || captures.is_part() || captures.is_several() {

@@ -9,6 +9,7 @@ pub(crate) mod outcome;
 pub(crate) mod output;
 pub(crate) mod page;
 pub(crate) mod plot;
+pub(crate) mod ports;
 pub(crate) mod progress;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -9,8 +9,9 @@ use packet::LinkType;
 use serde_json::{Map, Value, json};
 
 use super::dropped::{self, Dropped};
-use super::fragments::{json as fragments_json, told};
+use super::fragments::{json as fragments_json, not_listed, told};
 use super::number::{bytes, count, counted, percent, rate, span};
+use super::ports::Ports;
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 
@@ -40,6 +41,8 @@ pub(crate) struct Run<'a> {
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
     pub(crate) stamps_not_believed: u64,
+    /// The ports that the captures lack.
+    pub(crate) ports: Ports,
     /// Unsupported link types, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
     /// How fragments were gathered, and their counts, if they were.
@@ -67,6 +70,9 @@ impl Run<'_> {
         out += &fates(counters, self.description, self.dropped.as_deref(), style);
         if let Some((_, counts)) = self.fragments.filter(|(_, counts)| counts.fragments > 0) {
             out += &format!("  {}\n", told(&counts));
+            if let Some(note) = self.dropped.as_ref().and_then(|_| not_listed(&counts, self.dropped_file)) {
+                out += &format!("  {}\n", style.warn(note));
+            }
         }
         out += &self.flows(style);
         if counters.unread > 0 {
@@ -79,6 +85,9 @@ impl Run<'_> {
         }
         if let Some(remark) = &self.remark {
             out += &format!("  {}\n", style.warn(remark));
+        }
+        for note in self.ports.told(&self.input, self.output) {
+            out += &format!("  {}\n", style.warn(note));
         }
         out += &self.moves(style);
         if let Some(transactions) = &self.outcome.transactions {
@@ -229,6 +238,7 @@ impl Run<'_> {
             })),
             "clock_steps_back": self.clock_steps_back,
             "stamps_not_believed": self.stamps_not_believed,
+            "ports": self.ports.json(),
             "unread": counters.unread,
             "unread_links": self.unread_links.iter().map(|link| link.number()).collect::<Vec<_>>(),
             "remark": self.remark,

@@ -110,7 +110,18 @@ fn a_capture_cut_in_a_record_gives_what_came_before() {
         assert_eq!(code, 3, "{error}");
         assert!(error.contains("ends") && error.contains("packet 100") && error.contains("99 packets"), "{error}");
         assert_eq!(packets(&folder.path("out.pcap")), 99);
+        assert!(
+            error.contains("\n  out.pcap is valid, and has only what comes of the packets before that place\n"),
+            "{error}"
+        );
     }
+    let (_, error) = run(&folder, "run ddos --in cut.pcap --out out.pcap --dropped d.pcapng --flows f.csv");
+    assert!(error.contains("  out.pcap, d.pcapng, f.csv are valid, and have only"), "{error}");
+    let (code, error) = run(&folder, "sequence --function ddos --in cut.pcap --out seq.pcap --cores 2");
+    assert!(code == 3 && error.contains("\n  seq.pcap is valid, and has only"), "{error}");
+    // An output that fails is not there, and isn't said to be.
+    let (code, error) = run(&folder, "run ddos --in good.pcap --out /dev/full");
+    assert!(code == 3 && !error.contains("is valid"), "{error}");
     let (code, error) = run(&folder, "inspect cut.pcap");
     assert!(code == 3 && error.contains("ends"), "{error}");
     // What would mean something else over a part of the traffic does nothing, and says how to have the part.
@@ -138,7 +149,16 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     let (code, error) = run(&folder, "run conntrack --in good.pcap --out out.pcap");
     assert!(code == 0 && error.contains("0 packets"), "{error}");
     assert_eq!(packets(&folder.path("out.pcap")), 0);
+    assert!(error.contains("\ngood.pcap has no packets\n"), "{error}");
     assert_eq!(run(&folder, "inspect good.pcap").0, 0);
+    // Nothing is no error either for what looks at each packet.
+    fs::write(folder.path("rules.v4"), "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n").unwrap();
+    for line in ["rules explain rules.v4 --in good.pcap", "rules diff rules.v4 rules.v4 --in good.pcap"] {
+        let (code, error) = run(&folder, line);
+        assert!(code == 0 && error.contains("good.pcap has no packets\n"), "{line}: {code} {error}");
+    }
+    let (code, error) = run(&folder, "rules explain rules.v4 --in good.pcap --packet 1");
+    assert!(code == 2 && error.contains("good.pcap has 0 packets"), "{error}");
     // There is nothing to verify or to time.
     assert_eq!(run(&folder, "verify ddos --in good.pcap").0, 3);
     assert_eq!(run(&folder, "bench ddos --in good.pcap").0, 3);

@@ -145,5 +145,34 @@ fn other_commands_gather_too() {
     assert!(told.contains("forwarded"), "{told}");
     let (code, words) = folder.fails("rules explain rules.v4 --in in.pcap --packet 3");
     assert!(code == 2 && words.contains("--defragment off"), "{words}");
-    folder.stdout("rules diff rules.v4 rules.v4 --in in.pcap");
+    assert!(words.contains("packet 7 completes its datagram: give that one"), "{words}");
+    // Packets and datagrams are told apart.
+    let (code, _, words) = folder.run("rules diff rules.v4 rules.v4 --in in.pcap");
+    let counts = "31 packets in the capture, 8 to the function; 27 fragments: 23 gathered into 4 datagrams, 4 dropped";
+    assert!(code == 0 && words.contains(counts), "{words}");
+    for line in ["rules diff rules.v4 rules.v4 --in in.pcap --json", "rules explain rules.v4 --in in.pcap --json"] {
+        let json = folder.json(line);
+        assert_eq!((&json["packets"], &json["fragments"]["dropped"]), (&8.into(), &4.into()), "{line}");
+    }
+}
+
+#[test]
+fn dropped_fragments_are_told() {
+    let folder = Folder::empty();
+    write(&folder, "in.pcap");
+    std::fs::write(folder.path("rules.v4"), RULES).unwrap();
+    let text = folder.stdout("run rules --rules rules.v4 --in in.pcap --dropped dropped.pcapng");
+    assert!(text.contains("4 dropped fragments are not in dropped.pcapng: they are dropped before"), "{text}");
+    let text = folder.stdout("run rules --rules rules.v4 --in in.pcap --sources");
+    assert!(text.contains("4 dropped fragments are not in the list of sources"), "{text}");
+    assert!(!folder.stdout("run rules --rules rules.v4 --in in.pcap").contains("are not in"));
+    // The two fragments of the datagram that is incomplete, and of the one with an overlap.
+    let numbers = [(26, "incomplete"), (27, "incomplete"), (29, "overlap"), (30, "overlap")];
+    for (number, reason) in numbers {
+        let told = folder.stdout(&format!("rules explain rules.v4 --in in.pcap --packet {number}"));
+        let words = format!("a fragment, dropped before the rules see it\nverdict: dropped ({reason}: ");
+        assert!(told.contains(&words), "{told}");
+    }
+    let json = folder.json("rules explain rules.v4 --in in.pcap --packet 30 --json");
+    assert_eq!((&json["verdict"], &json["seen"]), (&"dropped (overlap)".into(), &Value::Null));
 }

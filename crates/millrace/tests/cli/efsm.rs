@@ -81,3 +81,42 @@ fn a_program_is_drawn_with_its_states_and_rows() {
         assert!(svg.contains(text), "{text} in\n{svg}");
     }
 }
+
+#[test]
+fn standard_input_and_json_are_taken_everywhere() {
+    let folder = Folder::new();
+    let program = "stage all\n  on * : out across\n";
+    fs::write(folder.path("all.efsm"), program).unwrap();
+    let expected = folder.json("efsm run all.efsm --in demo.pcap.zst --json");
+    for line in ["efsm run - --in demo.pcap.zst --json", "run efsm --program - --in demo.pcap.zst --json"] {
+        let output = folder.millrace(line).write_stdin(program).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&json["packets"], &json["report"]), (&expected["packets"], &expected["report"]), "{line}");
+    }
+    // The program and the capture can't both come by it, and a trial run can't read it again.
+    for line in ["efsm run - --in -", "run rules --rules - --in -", "run nat --config - --in -"] {
+        let output = folder.millrace(line).write_stdin("").output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && !error.contains("panicked"), "{line}: {error}");
+    }
+    let output = folder.millrace("efsm run - --in -").write_stdin(program).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("standard input can be read only once, and another option has read it"), "{error}");
+    let line = "efsm run - --in demo.pcap.zst --engine auto --cores 2";
+    let output = folder.millrace(line).write_stdin(program).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && error.contains("read --program again, but standard input"), "{error}");
+
+    fs::write(
+        folder.path("bad.efsm"),
+        "stage a\n  key ip.src\n  on 0 : state 1 idle 0s; out 65535\n  on * : out lan\n",
+    )
+    .unwrap();
+    let (code, out, _) = folder.run("efsm check bad.efsm --json");
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((code, &json["valid"], &json["errors"][0]["line"]), (2, &false.into(), &3.into()), "{json}");
+    let (_, error) = folder.fails("efsm check bad.efsm");
+    assert!(error.contains("`0s` is no time at all: write at least `1ns`"), "{error}");
+    assert!(error.contains("65535 is too large for a port: at most 65533"), "{error}");
+    assert!(error.contains("no port `lan`: none is declared by `ports`; or write a number"), "{error}");
+}

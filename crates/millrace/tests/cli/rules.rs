@@ -74,6 +74,22 @@ fn the_family_is_chosen_or_guessed() {
     assert!(folder.stdout("rules check plain").contains("IPv4, 0 rules"));
     assert!(folder.stdout("rules check plain --family 6").contains("IPv6"));
     assert_eq!(folder.fails("rules check plain --family 5").0, 2);
+    // Lines of both families in one file are read as a run reads them.
+    let script = "iptables -A FORWARD -s 10.0.0.1 -j DROP\nip6tables -A FORWARD -s fe80::1 -j DROP\n";
+    fs::write(folder.path("both"), script).unwrap();
+    let (code, out, error) = folder.run("rules check both");
+    assert!(code == 0 && String::from_utf8(out).unwrap().contains("IPv4, 1 rule; 1 line left out"), "{error}");
+    assert!(error.starts_with("both:2:1: the line is for IPv6, and these rules are for IPv4\n"), "{error}");
+    assert!(error.ends_with("--family 6 checks the lines of the other family; a run takes them by --rules-v6 both\n"));
+    let check = folder.stdout("check rules --rules both");
+    assert!(check.contains("left out: both:2:1: the line is for IPv6"), "{check}");
+    let check = folder.stdout("check rules --rules both --rules-v6 both");
+    assert!(!check.contains("left out"), "{check}");
+    let (code, error) = folder.fails("rules check six --family 4");
+    assert_eq!(code, 3, "{error}");
+    fs::write(folder.path("six"), "*filter\n-A FORWARD -s fe80::1 -j DROP\nCOMMIT\n").unwrap();
+    let (code, error) = folder.fails("rules check six --family 4");
+    assert!(code == 1 && error.contains("these rules are for IPv4; give --family 6\n"), "{error}");
     let (code, error) = folder.fails("rules check nothing");
     assert!(code == 3 && error.contains("can't be read"), "{code} {error}");
 }
@@ -212,6 +228,7 @@ fn errors_of_rules_name_their_file() {
         ("add.v4", "*filter\n-A FORWARD -j SET --add-set nets src\nCOMMIT\n"),
         ("tee.v4", "*mangle\n-A FORWARD -j TEE --gateway 10.0.0.1\nCOMMIT\n"),
         ("bad.v6", "*filter\n-A FORWARD -s 10.0.0.1 -j DROP\nCOMMIT\n"),
+        ("six", "*filter\n-A FORWARD -s 2001:db8::1 -j DROP\nCOMMIT\n"),
         ("sets", "create nets hash:net\nadd nets 10.0.0.0/33\n"),
         ("other", "create nets hash:net\n"),
         ("wann.toml", &ROUTER.replace("interface = \"wan\"", "interface = \"wann\"")),
@@ -228,6 +245,10 @@ fn errors_of_rules_name_their_file() {
         ),
         ("--rules eth.v4", "eth.v4:2:12: the interface `eth0` isn't known: give the router's interfaces with --router"),
         ("--rules nat.v4", "nat.v4:2:19: MASQUERADE needs the router's addresses: give them with --router"),
+        (
+            "--rules six",
+            "six:2:15: `2001:db8::1` is no IPv4 address, and these rules are for IPv4; give rules of IPv6 with --rules-v6",
+        ),
         ("--rules tee.v4", "tee.v4:2:15: TEE: a packet leaves at most once here"),
         ("--rules set.v4", "set.v4:2:15: set: there is no set `admins`; give the sets with --sets"),
         ("--rules set.v4 --sets other", "set.v4:2:15: there is no set `admins`; create it in the file of sets"),
@@ -253,7 +274,9 @@ fn errors_of_rules_name_their_file() {
     let text = OFFICE.replace("-p tcp -j", "-p tcp -m owner --uid-owner 0 -j");
     fs::write(folder.path("owner.v4"), text).unwrap();
     let run = folder.stdout("run rules --rules owner.v4 --skip-unsupported --in demo.pcap.zst");
-    assert!(run.contains("left out: rules:7:"), "{run}");
+    assert!(run.contains("left out: owner.v4:7:"), "{run}");
+    let check = folder.stdout("check rules --rules owner.v4 --skip-unsupported");
+    assert!(check.contains("left out: owner.v4:7:"), "{check}");
     let (_, _, error) = folder.run("rules explain owner.v4 --skip-unsupported --in demo.pcap.zst");
     assert!(error.starts_with("left out: owner.v4:7:"), "{error}");
 }
@@ -310,6 +333,8 @@ verdict: dropped, and answered by a reset
         let (code, error) = folder.fails(&format!("rules explain office.v4 --in demo.pcap.zst --packet {number}"));
         assert!(code == 2 && error.contains("demo.pcap.zst has 35,169 packets"), "{code} {error}");
     }
+    let (code, error) = folder.fails("rules explain office.v4 --in demo.pcap.zst --packets 3 --packet 5");
+    assert!(code == 2 && error.contains("--packet 5: only the first 3 packets are taken; raise --packets"), "{error}");
     let listing = folder.stdout("rules explain office.v4 --in demo.pcap.zst");
     assert!(
         listing.starts_with("Table filter (IPv4)\n\nChain INPUT (policy ACCEPT 0 packets, 0 bytes)\n"),
@@ -382,4 +407,31 @@ fn two_rule_sets_are_compared() {
     let (code, out, _) = folder.run("rules diff a.v4 b.v4 --in demo.pcap.zst");
     let out = String::from_utf8(out).unwrap();
     assert!(code == 1 && out.contains("forwarded, type of service 0x10 -> forwarded, type of service 0x08"), "{out}");
+}
+
+#[test]
+fn chains_that_are_nested_or_jumped_to_too_often_are_told() {
+    let folder = Folder::new();
+    // A chain in a chain, each jumped to twice: 2 ^ 20 ways.
+    let chains = |number: usize, jumps: usize| {
+        let declared: String = (0..number).map(|nth| format!(":c{nth} - [0:0]\n")).collect();
+        let inner: String = (1..number).flat_map(|nth| vec![format!("-A c{} -j c{nth}\n", nth - 1); jumps]).collect();
+        format!("*filter\n:FORWARD ACCEPT [0:0]\n{declared}-A FORWARD -j c0\n{inner}COMMIT\n")
+    };
+    fs::write(folder.path("wide.v4"), chains(21, 2)).unwrap();
+    // 1 rule of FORWARD, and 2 + 4 + ... + 2 ^ 20.
+    let told = folder.stdout("rules check wide.v4");
+    assert!(told.contains("a packet may be tested against 2,097,151 rules, as chains are jumped to again"), "{told}");
+    assert_eq!(folder.json("rules check wide.v4 --json")["rules_tested_max"], 2_097_151);
+    fs::write(folder.path("narrow.v4"), chains(63, 1)).unwrap();
+    let told = folder.stdout("rules check narrow.v4");
+    assert!(!told.contains("may be tested"), "{told}");
+    fs::write(folder.path("huge.v4"), chains(63, 8)).unwrap();
+    assert!(folder.stdout("rules check huge.v4").contains("against more rules than 64 bits count"));
+    // The chain that is too deep is named in its own line.
+    fs::write(folder.path("deep.v4"), chains(70, 1)).unwrap();
+    let (code, error) = folder.fails("rules check deep.v4");
+    let expected =
+        "deep.v4:66:2: c63 would be the chain number 65 on the way from FORWARD, one inside the other: the limit is 64";
+    assert!(code == 1 && error.contains(expected), "{error}");
 }

@@ -54,13 +54,37 @@ pub struct Capture {
     by_ports: bool,
     /// True if packets have other interface numbers than the capture.
     renamed: bool,
+    misplaced: Misplaced,
+}
+
+/// The packets that were sent to a port which the written capture has no interface for. They are written with their input interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Number of packets.
+    pub packets: u64,
+    /// The port of the first one.
+    pub port: u16,
+    /// True if others were sent to other such ports.
+    pub is_several: bool,
+}
+
+impl Misplaced {
+    #[cold]
+    fn add(&mut self, port: u16) {
+        if self.packets == 0 {
+            self.port = port;
+        }
+        self.packets += 1;
+        self.is_several |= self.port != port;
+    }
 }
 
 impl Capture {
     /// Reads from `reader` and writes to `writer`. Without a writer, outgoing packets are counted and dropped.
     #[must_use]
     pub const fn new(reader: Reader, writer: Option<Writer>) -> Self {
-        Self { reader, writer, dropped: None, by_ports: false, renamed: false }
+        let misplaced = Misplaced { packets: 0, port: 0, is_several: false };
+        Self { reader, writer, dropped: None, by_ports: false, renamed: false, misplaced }
     }
 
     /// Writes the output port of a packet as its interface, if the port is the number of an interface. Other packets keep their input
@@ -101,9 +125,15 @@ impl Capture {
         &self.reader
     }
 
+    /// The packets so far that were sent to a port without an interface in the written capture, if [ports](Self::write_ports) are written.
+    #[must_use]
+    pub const fn misplaced(&self) -> &Misplaced {
+        &self.misplaced
+    }
+
     /// Opens the stream.
     pub fn stream(&mut self) -> Stream<'_> {
-        let Self { reader, writer, dropped, by_ports, renamed } = self;
+        let Self { reader, writer, dropped, by_ports, renamed, misplaced } = self;
         let (latest, notes) = (Latest::default(), Notes::default());
         if writer.is_some() && !*renamed {
             reader.take_notes();
@@ -117,7 +147,8 @@ impl Capture {
             (None, None) => Order::Any,
         };
         let dropped = dropped.as_mut();
-        let output = Output { writer: writer.as_mut(), dropped, by_ports: *by_ports, latest, notes, counts };
+        let writer = writer.as_mut();
+        let output = Output { writer, dropped, by_ports: *by_ports, misplaced, latest, notes, counts };
         Stream { input, order, output: Box::new(output) }
     }
 }
@@ -220,6 +251,7 @@ struct Output<'a> {
     writer: Option<&'a mut Writer>,
     dropped: Option<&'a mut Dropped>,
     by_ports: bool,
+    misplaced: &'a mut Misplaced,
     latest: Option<Latest>,
     notes: Notes,
     counts: TransmitCounts,
@@ -283,7 +315,14 @@ impl Transmit for Output<'_> {
                 };
             }
             for port in iter::once(port).chain(ports) {
-                let interface = if self.by_ports && writer.knows(port) { port } else { sent.interface };
+                let interface = match self.by_ports && port != sent.interface {
+                    true if writer.knows(port) => port,
+                    true => {
+                        self.misplaced.add(port);
+                        sent.interface
+                    }
+                    false => sent.interface,
+                };
                 let packet = Packet { time, interface, wire_len, ..*sent };
                 if let Some(record) = record(writer, batch, &packet) {
                     if !run.extend(batch, &record) {

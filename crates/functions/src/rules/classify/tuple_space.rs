@@ -21,11 +21,11 @@ use super::fields::{prefix, prefix_length, tests};
 #[derive(Clone, Debug)]
 pub(in crate::rules) struct TupleSpace {
     family: Family,
-    /// In the order of their first rules, at most [`TABLES_MAX`].
+    /// The hash tables in the order of their first rules, at most [`TABLES_MAX`].
     tables: Vec<Table>,
-    /// Those of all tables.
+    /// The entries of all hash tables.
     entries: Vec<Entry>,
-    /// The other rules, in their order.
+    /// The rules that are in no hash table, in their order.
     rest: Vec<Rest>,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::rules) struct TupleSpace {
 #[derive(Clone, Debug)]
 struct Table {
     mask: Key,
-    /// Its first and last rule.
+    /// The numbers of the first and the last rule in it.
     first: u32,
     last: u32,
     /// The first entry of each bucket, and the end. A bucket's entries are in the order of rules.
@@ -55,20 +55,20 @@ struct Rest {
     vectors: BitVectors,
 }
 
-/// Addresses, protocol and destination port. IPv4 has the addresses in the first word.
+/// The key of a hash table: addresses, protocol and destination port. IPv4 has the addresses in the first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key([u64; 5]);
 
-/// How much of a rule a table looks at.
+/// The precision of a hash table's key: which lengths of prefixes it tells apart, and whether it has protocol and port.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// Lengths of prefixes are multiples of it, for IPv4 and IPv6.
+    /// The step of prefix lengths in bits, for IPv4 and IPv6: lengths are rounded down to a multiple.
     step_bits: [u32; 2],
-    /// Protocol and destination port as well.
+    /// True if protocol and destination port belong to the key.
     has_service: bool,
 }
 
-/// What a table looks at, from the least on.
+/// The precisions that are tried in turn, from the coarsest to the finest.
 const LEVELS: [Level; 5] = [
     Level { step_bits: [8, 32], has_service: false },
     Level { step_bits: [8, 32], has_service: true },
@@ -77,7 +77,7 @@ const LEVELS: [Level; 5] = [
     Level { step_bits: [1, 1], has_service: true },
 ];
 
-/// Sizes of its parts.
+/// The sizes of the parts of a [`TupleSpace`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// The fewest rules of a table.
@@ -90,10 +90,10 @@ pub(super) struct Sizes {
 
 const SIZES: Sizes = Sizes { table_min: 32, alike_max: 8, rest_max: BitVectors::RULES_MAX };
 
-/// The most tables.
+/// The most hash tables of a chain.
 const TABLES_MAX: usize = 20;
 
-/// Rules are no secret, and a long bucket holds only rules that are alike.
+/// The seed of the hash. It is fixed: rules are no secret, and a long bucket holds only rules that are alike.
 const SEED: u64 = 0;
 
 impl TupleSpace {
@@ -317,12 +317,12 @@ impl TupleSpace {
     }
 }
 
-/// What tables can know of a rule.
+/// The parts of a rule that a key can hold.
 struct Shape {
     key: Key,
     src_bits: u32,
     dst_bits: u32,
-    /// It has one protocol and one destination port.
+    /// True if the rule has one protocol and one destination port.
     has_service: bool,
 }
 

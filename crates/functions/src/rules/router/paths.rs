@@ -165,6 +165,19 @@ impl Paths {
         self.ports.get(usize::from(port)).copied().unwrap_or(NO_INTERFACE)
     }
 
+    /// True if packets can come in by a port: an interface has it, or no router's configuration was given.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, port: u16) -> bool {
+        self.is_empty() || self.interface_of_port(port) != NO_INTERFACE
+    }
+
+    /// The ports of all interfaces, in the order of the interfaces.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.interfaces.iter().map(|interface| interface.port).collect()
+    }
+
     /// The port of an interface.
     #[inline]
     #[must_use]
@@ -351,14 +364,15 @@ impl Paths {
         self.hops[usize::from(place)]
     }
 
-    /// What the routes over one interface say of an address of IPv6.
+    /// The next hop to an address of IPv6 by the routes over one interface.
     fn hop_on(&self, interface: InterfaceNumber, dst: u128) -> Hop {
         let mut networks = self.v6_networks.iter();
         let found = networks.find(|(first, last, hop)| (*first..=*last).contains(&dst) && hop.interface == interface);
         found.map_or_else(|| Hop::to(Route::None, NO_INTERFACE), |(_, _, hop)| *hop)
     }
 
-    /// The same, but of the longest prefix alone: a route over another interface counts if none is over this one, unless `strict`.
+    /// The next hop to an address of IPv6 by the longest prefix that has a route over this interface. If none has, a route over another
+    /// interface counts, unless `strict`.
     fn hop_on_or_any(&self, interface: InterfaceNumber, dst: u128, strict: bool) -> Hop {
         if strict {
             return self.hop_on(interface, dst);

@@ -34,7 +34,7 @@ pub(crate) fn tcp(src: &str, dst: &str) -> View {
     }
 }
 
-/// The same of UDP.
+/// A packet of UDP.
 pub(crate) fn udp(src: &str, dst: &str) -> View {
     View { protocol: protocol::UDP, tcp_flags: 0, ..tcp(src, dst) }
 }

@@ -10,10 +10,11 @@ use packet::{FiveTuple, IcmpError, Rewrite};
 use serde_json::{Value, json};
 
 use super::machine::Machine;
-use super::outcome::{forwarded, verdict};
+use super::outcome::{forwarded, is_by_unknown_port, note_ports, verdict};
 use crate::cli::defragment::DefragmentOption;
 use crate::cli::failure::{Failed, OUTCOME};
 use crate::cli::traffic::Source;
+use crate::print::fragments::json as fragments_json;
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -59,16 +60,18 @@ struct Group {
 pub(super) fn diff(args: &Args) -> Result<(), Failed> {
     let (old, new) = (args.machine.with(&args.old)?, args.machine.with(&args.new)?);
     let wants = old.wants_whole_datagrams() || new.wants_whole_datagrams();
-    let traffic = args.defragment.gathered(wants, args.source.load(args.json)?, args.json);
+    let traffic = args.defragment.gathered(wants, args.source.load_with_none(args.json)?, args.json);
     let (mut old, mut new) = (Driver::new(old), Driver::new(new));
     let mut groups: Vec<Group> = Vec::new();
     let mut known: BTreeMap<(Option<FiveTuple>, String, String), usize> = BTreeMap::new();
-    let (mut packets, mut changed) = (0, 0);
+    let (mut packets, mut changed, mut unknown) = (0, 0, 0);
     for (packet, bytes) in traffic.trace.iter() {
         packets += 1;
         let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
         let number = parsed.as_ref().map_or(0, |headers| headers.protocol);
-        let [before, after] = [&mut old, &mut new].map(|driver| told(&verdict(driver, packet, bytes), number));
+        let verdicts = [&mut old, &mut new].map(|driver| verdict(driver, packet, bytes));
+        unknown += u64::from(is_by_unknown_port(&verdicts[0]));
+        let [before, after] = verdicts.map(|verdict| told(&verdict, number));
         if before == after {
             continue;
         }
@@ -84,7 +87,9 @@ pub(super) fn diff(args: &Args) -> Result<(), Failed> {
             }
         }
     }
+    note_ports(new.function(), &traffic, unknown);
     if args.json {
+        let fragments = traffic.fragments.as_ref().map(|(policy, counts)| fragments_json(*policy, counts));
         let group = |group: &Group| {
             let Group { first, packets, tuple, old, new } = group;
             json!({
@@ -94,7 +99,7 @@ pub(super) fn diff(args: &Args) -> Result<(), Failed> {
         };
         let shown: Vec<Value> = groups.iter().take(args.most).map(group).collect();
         print_json(
-            &json!({ "packets": packets, "changed": changed, "kinds": kinds(&groups).map(|(old, new, packets)| json!({ "old": old, "new": new, "packets": packets })).collect::<Vec<_>>(), "groups": groups.len(), "changes": shown }),
+            &json!({ "packets": packets, "fragments": fragments, "changed": changed, "kinds": kinds(&groups).map(|(old, new, packets)| json!({ "old": old, "new": new, "packets": packets })).collect::<Vec<_>>(), "groups": groups.len(), "changes": shown }),
         )?;
     } else {
         print(&text(&groups, args.most, packets, changed))?;

@@ -9,16 +9,19 @@ use functions::rules::Rules;
 use functions::rules::trace::{Condition, Step, Trace};
 use functions::rules::view::{NO_INTERFACE, View};
 use iptables::{Chain, Family, Interface, Located, Network, RuleSet, Table, Target};
+use l7::defrag::{Followed, Limits, Policy, follow};
 use lab::Driver;
 use nf::{NetworkFunction, Reply, Verdict};
-use packet::{IcmpError, Rewrite, protocol};
+use packet::{IcmpError, Rewrite, Seq, protocol};
+use port::Trace as Packets;
 use serde_json::{Value, json};
 
 use super::machine::Machine;
 use super::outcome::{self, forwarded};
 use crate::cli::defragment::DefragmentOption;
 use crate::cli::failure::Failed;
-use crate::cli::traffic::Source;
+use crate::cli::traffic::{Source, Traffic};
+use crate::print::fragments::json as fragments_json;
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_as_it_is, print_json};
 use crate::print::style::Style;
@@ -82,17 +85,26 @@ impl Trace for Recorder {
 
 pub(super) fn explain(args: &Args) -> Result<(), Failed> {
     let rules = args.machine.with(&args.rules)?;
-    let traffic = args.source.load(args.json)?;
-    let packets = traffic.trace.len() as u64;
-    let traffic = args.defragment.gathered(rules.wants_whole_datagrams(), traffic, args.json);
+    let traffic = args.source.load_with_none(args.json)?;
+    let (packets, given) = (traffic.trace.len() as u64, Arc::clone(&traffic.trace));
+    let traffic = args.defragment.gathered(rules.wants_whole_datagrams(), traffic, args.json || args.packet.is_some());
     let Some(number) = args.packet else {
         let mut driver = Driver::new(rules);
-        driver.run_trace(&traffic.trace);
-        return print_counters(&driver, args.json);
+        let verdicts = driver.run_trace(&traffic.trace);
+        let unknown = verdicts.iter().filter(|verdict| outcome::is_by_unknown_port(verdict)).count();
+        outcome::note_ports(driver.function(), &traffic, unknown as u64);
+        return print_counters(&driver, &traffic, args.json);
     };
     if number == 0 || number > packets {
-        let (number, packets) = (count(number), counted(packets, "packet", "packets"));
-        return Err(Failed::usage(format_args!("--packet {number}: {} has {packets}", traffic.name)));
+        let (number, taken) = (count(number), counted(packets, "packet is", "packets are"));
+        if let Some(option) = args.source.limit(packets) {
+            return Err(Failed::usage(format_args!(
+                "--packet {number}: only the first {taken} taken; raise {option}, or omit it"
+            )));
+        }
+        let packets = counted(packets, "packet", "packets");
+        let what = if args.source.captures.is_part() { "the chosen part of " } else { "" };
+        return Err(Failed::usage(format_args!("--packet {number}: {what}{} has {packets}", traffic.name)));
     }
     let recorder = Recorder::default();
     let mut driver = Driver::new(rules.traced(recorder.clone()));
@@ -103,24 +115,51 @@ pub(super) fn explain(args: &Args) -> Result<(), Failed> {
         }
         let verdict = outcome::verdict(&mut driver, packet, bytes);
         if is_last {
-            let told = Told { rules: &rules, steps: recorder.take(), verdict };
+            let told = Told { rules: &rules, steps: recorder.take(), verdict, port: packet.interface };
             return match args.json {
                 true => print_json(&told.json(number)),
                 false => print(&told.text(number)),
             };
         }
     }
+    fragment(number, &given, &traffic, args.json)
+}
+
+/// Tells what became of a fragment that the rules don't see.
+fn fragment(number: u64, given: &Packets, traffic: &Traffic, as_json: bool) -> Result<(), Failed> {
+    let policy = traffic.fragments.map_or_else(Policy::default, |(policy, _)| policy);
+    let followed = follow(given, policy, Limits::default(), Seq(number - 1));
+    if let Some(Followed::Dropped(reason)) = followed {
+        let (name, why) = (reason.name(), reason.summary());
+        if as_json {
+            let verdict = format!("dropped ({name})");
+            return print_json(&json!({ "packet": number, "seen": null, "steps": [], "verdict": verdict, "why": why }));
+        }
+        let style = Style::stdout();
+        return print(&format!(
+            "{} {}: a fragment, dropped before the rules see it\n{} dropped ({name}: {why}; --defragment {})\n",
+            style.bold("packet"),
+            count(number),
+            style.bold("verdict:"),
+            policy.name()
+        ));
+    }
+    let whole = match followed {
+        Some(Followed::Gathered(seq)) => format!("packet {} completes its datagram: give that one", count(seq.0 + 1)),
+        Some(Followed::Dropped(_)) | None => "give the packet that completes its datagram".to_owned(),
+    };
     Err(Failed::usage(format_args!(
-        "--packet {}: a fragment, which the rules don't see by itself; give the packet that completes its datagram, or --defragment off",
+        "--packet {}: a fragment, which the rules don't see by itself; {whole}, or --defragment off",
         count(number)
     )))
 }
 
-fn print_counters(driver: &Driver<Rules>, as_json: bool) -> Result<(), Failed> {
+fn print_counters(driver: &Driver<Rules>, traffic: &Traffic, as_json: bool) -> Result<(), Failed> {
     let counted = driver.function().counted(&driver.counts().totals());
     if as_json {
         let sets: Vec<Value> = counted.iter().flatten().map(counters_json).collect();
-        return print_json(&json!({ "rules": sets }));
+        let fragments = traffic.fragments.as_ref().map(|(policy, counts)| fragments_json(*policy, counts));
+        return print_json(&json!({ "rules": sets, "packets": traffic.trace.len(), "fragments": fragments }));
     }
     print_as_it_is(&counted.iter().flatten().map(listing).collect::<String>())
 }
@@ -229,6 +268,8 @@ struct Told<'a> {
     rules: &'a Rules,
     steps: Steps,
     verdict: Verdict,
+    /// The port that the packet came in by.
+    port: u16,
 }
 
 impl Told<'_> {
@@ -261,6 +302,9 @@ impl Told<'_> {
                     out += &format!(", in by {}", self.rules.interface(view.input));
                 }
                 out.push('\n');
+            }
+            None if outcome::is_by_unknown_port(&self.verdict) => {
+                out += &format!(": came in by port {}, which no interface of --router has\n", self.port);
             }
             None => out += ": no rule has seen it\n",
         }
@@ -354,6 +398,7 @@ impl Told<'_> {
         let steps: Vec<Value> = self.steps.iter().map(|(step, view)| self.step_json(*step, view)).collect();
         json!({
             "packet": number,
+            "port": self.port,
             "seen": self.steps.first().map(|(_, view)| packet_text(view)),
             "steps": steps,
             "verdict": self.verdict_text(),

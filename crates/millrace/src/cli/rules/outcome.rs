@@ -3,9 +3,15 @@
 use functions::rules::Rules;
 use functions::rules::trace::Trace;
 use lab::Driver;
-use nf::{PortId, Reason, Reply, Verdict};
+use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
 use packet::{Endpoint, Headers, Rewrite, protocol};
 use port::Packet;
+use port::pcap::Misplaced;
+
+use crate::cli::traffic::Traffic;
+use crate::print::number::counted;
+use crate::print::output::remark;
+use crate::print::ports::Ports;
 
 /// The verdict on the next packet. An answer that can't be made is a drop, as in a run.
 pub(super) fn verdict<T: Trace>(driver: &mut Driver<Rules<T>>, packet: &Packet, bytes: &[u8]) -> Verdict {
@@ -16,6 +22,23 @@ pub(super) fn verdict<T: Trace>(driver: &mut Driver<Rules<T>>, packet: &Packet, 
         }
         (verdict, _) => verdict,
     }
+}
+
+/// Notes on the ports of a router: those that the traffic lacks, and `unknown` packets that came in by others.
+pub(super) fn note_ports(rules: &Rules, traffic: &Traffic, unknown: u64) {
+    for note in Ports::of(rules.ports(), traffic.interfaces, &Misplaced::default()).told(&traffic.name, None) {
+        remark(&format!("{note}\n"));
+    }
+    if unknown > 0 {
+        let packets = counted(unknown, "packet", "packets");
+        remark(&format!("{packets} came in by ports that no interface of --router has; the rules don't see them\n"));
+    }
+}
+
+/// True if a packet came in by a port that no interface of the router has.
+pub(super) fn is_by_unknown_port(verdict: &Verdict) -> bool {
+    let own = <Rules>::DESCRIPTION.drop_reasons;
+    matches!(verdict, Verdict::Drop(reason) if reason.name(own) == "unknown-port")
 }
 
 fn is_answerable(reply: Reply, headers: &Headers, bytes: &[u8]) -> bool {
