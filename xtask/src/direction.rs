@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("locality", &[]),
     ("packet", &[]),
     ("flow", &["packet", "locality"]),
+    ("fifo", &["locality"]),
     ("memory", &["packet", "locality"]),
     ("nf", &["packet", "flow", "memory"]),
     ("port", &["packet", "locality"]),
