@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "locality",
             "packet",
             "flow",
+            "fifo",
             "memory",
             "nf",
             "port",
