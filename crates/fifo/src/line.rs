@@ -1,7 +1,7 @@
 //! A line: a header that says who owns it, and items.
 
 use core::mem::MaybeUninit;
-use core::slice;
+use core::{ptr, slice};
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, broken};
 
@@ -71,11 +71,10 @@ impl<T: Copy> Line<T> {
         self.items.with_mut(|room| {
             // SAFETY: the line belongs to the producer, so the consumer doesn't touch its items.
             let places = unsafe { &mut *room }.places_mut();
-            // A full line is a copy of known length.
-            if items.len() == Items::<T>::COUNT {
-                places.copy_from_slice(items);
-            } else {
-                places[..items.len()].copy_from_slice(items);
+            for (place, item) in places.iter_mut().zip(items) {
+                // Volatile, so that it is copied item by item: a wider load right behind the stores of single items waits for them.
+                // SAFETY: a reference may be read.
+                *place = unsafe { ptr::read_volatile(item) };
             }
         });
         // ORDERING: Release pairs with the Acquire in `filled`: the consumer sees the items.

@@ -5,7 +5,7 @@ use std::thread;
 
 use millrace_fifo::{Consumer, Fifo, Producer};
 
-const ITEMS: u64 = if cfg!(miri) { 600 } else { 400_000 };
+const ITEMS: u64 = if cfg!(miri) { 600 } else { 100_000 };
 
 /// A fast generator that is good enough to vary the operations (xorshift64).
 struct Rng(u64);

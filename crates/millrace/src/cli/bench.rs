@@ -108,6 +108,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     signals::exit_on_interrupt("nothing was timed");
     match function {
+        // Its options are those of a subcommand.
+        "fifo" => return Err(Failed::usage("options of `bench fifo` stand behind it: millrace bench fifo --rounds 3")),
         "suite" => {
             args.source.refuse("suite generates its own traffic")?;
             args.options.refuse("suite")?;

@@ -22,6 +22,9 @@ use crate::print::table::{Align, Sheet, Tone};
 use contenders::Contender;
 use race::Race;
 
+/// Why there are readings.
+const ROUNDS: &str = "there is at least one round";
+
 /// Number of items that each queue has room for.
 const SLOTS: usize = 1_024;
 
@@ -59,10 +62,10 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let mut works = args.work.clone();
     works.sort_unstable_by(f64::total_cmp);
     works.dedup();
-    let races =
-        works.into_iter().map(|ns| Race { cpus: [producer, consumer], items: args.items, work: calibration.work(ns) });
-    let rows = rows(&races.collect::<Vec<_>>(), usize::from(args.rounds), args.json)?;
-    if args.json { print_json(&json(args, &rows)) } else { print(&text(args, &rows, Style::stdout())) }
+    let cpus = [producer, consumer];
+    let races = works.into_iter().map(|ns| Race { cpus, items: args.items, work: calibration.work(ns) });
+    let timed = timed(&races.collect::<Vec<_>>(), usize::from(args.rounds), args.json)?;
+    if args.json { print_json(&json(args, &timed)) } else { print(&text(args, &timed, Style::stdout())) }
 }
 
 /// Results of a queue in one case.
@@ -73,8 +76,15 @@ struct Row {
     ns_per_item: Spread,
 }
 
+/// Results of all rounds.
+struct Timed {
+    rows: Vec<Row>,
+    /// How long a cache line takes to the other core and back, read once a round.
+    round_trip_ns: Spread,
+}
+
 /// Runs all rounds. Rows of a case lie together, in the order of [`Contender::ALL`].
-fn rows(races: &[Race], rounds: usize, quiet: bool) -> Result<Vec<Row>, Failed> {
+fn timed(races: &[Race], rounds: usize, quiet: bool) -> Result<Timed, Failed> {
     let runs = [contenders::run::<u64>, contenders::run::<[u64; 2]>];
     let item_bytes = [size_of::<u64>(), size_of::<[u64; 2]>()];
     let mut cases = Vec::new();
@@ -93,7 +103,9 @@ fn rows(races: &[Race], rounds: usize, quiet: bool) -> Result<Vec<Row>, Failed> 
         counted(rounds as u64, "round", "rounds")
     );
     let _progress = Progress::begin(quiet, "bench", &doing, sample);
+    let mut round_trips = Vec::with_capacity(rounds);
     for _ in 0..rounds {
+        round_trips.extend(races.first().map(|race| race::round_trip(race.cpus)));
         for (queue, _, race, run, readings) in &mut cases {
             readings.push(run(*queue, race)?);
             done.set(done.get() + 1);
@@ -101,13 +113,13 @@ fn rows(races: &[Race], rounds: usize, quiet: bool) -> Result<Vec<Row>, Failed> 
         }
     }
     let row = |(queue, item_bytes, race, _, readings): (Contender, usize, &Race, _, Vec<f64>)| {
-        let ns_per_item = Spread::of(&readings).expect("there is at least one round");
+        let ns_per_item = Spread::of(&readings).expect(ROUNDS);
         Row { queue, item_bytes, work: race.work, ns_per_item }
     };
-    Ok(cases.into_iter().map(row).collect())
+    Ok(Timed { rows: cases.into_iter().map(row).collect(), round_trip_ns: Spread::of(&round_trips).expect(ROUNDS) })
 }
 
-fn text(args: &Args, rows: &[Row], style: Style) -> String {
+fn text(args: &Args, timed: &Timed, style: Style) -> String {
     let mut out = format!(
         "{}: {} slots, two cores, {} items a round, medians of {}\n",
         style.bold("fifo"),
@@ -115,7 +127,7 @@ fn text(args: &Args, rows: &[Row], style: Style) -> String {
         count(args.items),
         counted(u64::from(args.rounds), "round", "rounds")
     );
-    for case in rows.chunks(Contender::ALL.len()) {
+    for case in timed.rows.chunks(Contender::ALL.len()) {
         let Row { item_bytes, work, ns_per_item: first, .. } = &case[0];
         let work =
             if work.is_none() { "no work".to_owned() } else { format!("work of {} an item", time(work.takes_ns)) };
@@ -134,12 +146,14 @@ fn text(args: &Args, rows: &[Row], style: Style) -> String {
         }
         out += &sheet.lines(2);
     }
-    let note =
-        "ns/item: from the first item taken to the last, including the work. times: as a multiple of the first row";
+    let Spread { min, median, max } = timed.round_trip_ns;
+    out += &format!("\na cache line goes there and back between the cores in {median:.0} ns ({min:.0} - {max:.0})\n");
+    let note = "ns/item: between the first item taken and the last, with the work. times: as a multiple of the first row. A virtual \
+         machine's cores may be two threads of one core, or move: compare figures of one run only";
     out + &format!("\n{}\n", style.dim(note))
 }
 
-fn json(args: &Args, rows: &[Row]) -> Value {
+fn json(args: &Args, timed: &Timed) -> Value {
     let row = |row: &Row| {
         json!({
             "queue": row.queue.name(), "item_bytes": row.item_bytes, "work_asked_ns": row.work.asked_ns,
@@ -147,7 +161,8 @@ fn json(args: &Args, rows: &[Row]) -> Value {
         })
     };
     json!({
-        "slots": SLOTS, "rounds": args.rounds, "items": args.items, "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        "slots": SLOTS, "rounds": args.rounds, "items": args.items, "line_round_trip_ns": spread(&timed.round_trip_ns),
+        "rows": timed.rows.iter().map(row).collect::<Vec<_>>(),
         "processor": processor(), "command": command(),
     })
 }

@@ -182,6 +182,43 @@ fn consume(consumer: &mut impl Pops, warm_up: u64, end: u64, work: impl Fn(u64, 
     (sum == expected && taken == end).then(|| elapsed.as_secs_f64() * 1e9 / (taken - first).max(1) as f64)
 }
 
+/// Number of round trips of a reading.
+const TRIPS: u64 = 2_000;
+
+/// Measures how long a cache line takes to another processor and back, in nanoseconds.
+pub(super) fn round_trip(cpus: [usize; 2]) -> f64 {
+    let (together, line) = (&Together::default(), &AtomicU64::new(0));
+    let wait_for = |value| {
+        // ORDERING: Acquire pairs with the Release of the other thread.
+        while line.load(Ordering::Acquire) != value {
+            spin_loop();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            engine::pin(cpus[1]);
+            together.wait();
+            for trip in 0..TRIPS {
+                wait_for(2 * trip + 1);
+                // ORDERING: Release pairs with the Acquire of the other thread.
+                line.store(2 * trip + 2, Ordering::Release);
+            }
+        });
+        let there_and_back = scope.spawn(move || {
+            engine::pin(cpus[0]);
+            together.wait();
+            let start = Instant::now();
+            for trip in 0..TRIPS {
+                // ORDERING: as above.
+                line.store(2 * trip + 1, Ordering::Release);
+                wait_for(2 * trip + 2);
+            }
+            start.elapsed().as_secs_f64() * 1e9 / TRIPS as f64
+        });
+        there_and_back.join().expect("a thread that counts doesn't panic")
+    })
+}
+
 /// Where two threads wait for each other, without sleeping.
 #[derive(Default)]
 struct Together(AtomicU32);
