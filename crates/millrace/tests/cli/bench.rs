@@ -257,7 +257,7 @@ fn queues_are_compared_on_two_cores_or_not_at_all() {
         }
     }
     // The command inherits the processors of the thread that starts it.
-    assert!(millrace::engine::pin(millrace::engine::cpus()[0]));
+    assert!(engine::pin(engine::cpus()[0]));
     let (code, error) = folder.fails(line);
     assert!(code == 2 && error.contains("needs two cores"), "{error}");
 }
