@@ -51,10 +51,11 @@ pub(crate) fn run(deep: bool) -> Result<()> {
 type Counted = (&'static str, fn(&mut Totals) -> Result<()>);
 
 /// Steps beside the tests, one after the other: the largest crates and many tests keep only one core busy.
-const MODELS: [Counted; 6] = [
+const MODELS: [Counted; 7] = [
     ("loss recovery under a model checker", concurrency::agreement),
     ("transactions under a model checker", concurrency::serializability),
     ("shared tables under a model checker", concurrency::linearizability),
+    ("the queue between stages under a model checker", concurrency::handing_over),
     ("shared tables and transactions under a thread sanitizer", concurrency::sanitizer),
     ("loss recovery as a model", models::loss_recovery),
     ("the sequencer in hardware, a sample", |totals| rtl::simulate(rtl::Extent::Sample, totals)),

@@ -26,6 +26,11 @@ pub(crate) fn serializability(totals: &mut Totals) -> Result<()> {
     model_check("millrace-memory", &["serializable_model"], totals)
 }
 
+/// Checks that the queue between two stages loses and tears nothing, on the code that ships.
+pub(crate) fn handing_over(totals: &mut Totals) -> Result<()> {
+    model_check("millrace-fifo", &["fifo_model"], totals)
+}
+
 fn model_check(package: &str, tests: &[&str], totals: &mut Totals) -> Result<()> {
     let tests = tests.iter().flat_map(|test| ["--test", test]);
     let arguments: Vec<&str> = ["test", "-p", package, "--release", "--quiet"].into_iter().chain(tests).collect();
@@ -34,9 +39,9 @@ fn model_check(package: &str, tests: &[&str], totals: &mut Totals) -> Result<()>
     run(&mut command, totals)
 }
 
-/// Runs the stress tests of shared tables, transactions, the transactional engine and borrowed memory under ThreadSanitizer. The standard
-/// library is not built with it, and the slow path of its mutex would be reported as a race. So the table under a mutex is left to the
-/// model checker.
+/// Runs the stress tests of shared tables, transactions, the transactional engine, borrowed memory and the queue under ThreadSanitizer. The
+/// standard library is not built with it, and the slow path of its mutex would be reported as a race. So the table under a mutex is left to
+/// the model checker.
 pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     if !has_sanitizer() {
         println!(
@@ -48,6 +53,7 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     sanitize(&["-p", "millrace-flow", "--test", "shared_stress", "--", "--skip", "locked"], totals)?;
     sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)?;
     sanitize(&["-p", "millrace-engine", "--test", "transacted"], totals)?;
+    sanitize(&["-p", "millrace-fifo", "--test", "stress"], totals)?;
     sanitize(&["-p", "millrace-locality", "--lib", "loan"], totals)
 }
 

@@ -1,5 +1,6 @@
 //! `millrace bench` measures throughput under each engine, with a cost model.
 
+mod fifo;
 mod json;
 mod loss;
 pub(super) mod options;
@@ -35,6 +36,7 @@ use catalogue::{Catalogue, Program};
 /// The traffic is replayed from memory again and again. In each round all engines take turns. Numbers of cores that the machine doesn't
 /// have are never timed; their rows are computed and labelled modelled.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
   millrace bench ddos --in a.pcap --cores 1-2
   millrace bench policer --synth uniform --flows 1M --packets 2M --engines rss,scr
@@ -42,15 +44,18 @@ use catalogue::{Catalogue, Program};
   millrace bench ddos --in a.pcap --dispatch 104ns --mlffr --loss-threshold 0
   millrace bench port-knock --synth uniform --cores 2 --link-loss 0.01%,1%
   millrace bench sweep --cores 1-2 --model-to 16
-  millrace bench suite --undisturbed")]
+  millrace bench suite --undisturbed
+  millrace bench fifo")]
 pub(super) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Name of the function (`millrace functions` lists them), or `suite`, or `sweep`
     ///
     /// `suite` compares functions with targets. A target is a multiple of the time of a bare loop. It also compares shared and
     /// transactional on two cores with sequential on one. `sweep` measures a stateless program that takes more and more time for a
     /// packet.
-    #[arg(value_name = "FUNCTION")]
-    function: String,
+    #[arg(value_name = "FUNCTION", required = true)]
+    function: Option<String>,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
@@ -87,12 +92,24 @@ pub(super) struct Args {
     guard_option: GuardOption,
 }
 
+/// What else can be measured, with options of its own.
+#[derive(clap::Subcommand)]
+enum Other {
+    Fifo(fifo::Args),
+}
+
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    if args.function != "sweep" && !args.compute.is_empty() {
+    if let Some(Other::Fifo(args)) = &args.other {
+        return fifo::perform(args);
+    }
+    let function = args.function.as_deref().unwrap_or_default();
+    if function != "sweep" && !args.compute.is_empty() {
         return Err(Failed::usage("--compute is for `millrace bench sweep`; omit it"));
     }
     signals::exit_on_interrupt("nothing was timed");
-    match args.function.as_str() {
+    match function {
+        // Its options are those of a subcommand.
+        "fifo" => return Err(Failed::usage("options of `bench fifo` stand behind it: millrace bench fifo --rounds 3")),
         "suite" => {
             args.source.refuse("suite generates its own traffic")?;
             args.options.refuse("suite")?;
@@ -105,7 +122,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         _ => {}
     }
-    let entry = entry(catalogue, &args.function)?;
+    let entry = entry(catalogue, function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     if let Some(folder) = &args.options.report {
         refuse_no_folder(folder)?;

@@ -177,7 +177,8 @@ fn command(catalogue: &Catalogue) -> Command {
     let mut command = Cli::command();
     for task in ["functions", "run", "check", "sequence", "verify", "bench", "advise", "profile"] {
         if command.find_subcommand(task).is_some() {
-            let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
+            let names =
+                if task == "bench" { [names.as_slice(), &["suite", "sweep", "fifo"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {
                 let task = task.mut_arg("function", |function| {
                     function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)

@@ -229,6 +229,39 @@ fn a_sweep_has_a_row_for_each_time_and_core() {
     assert!(text.contains("times one") && text.contains("demo.pcap.zst"), "{text}");
 }
 
+/// A run on one core, as if the machine had no other.
+#[test]
+fn queues_are_compared_on_two_cores_or_not_at_all() {
+    let folder = Folder::new();
+    let line = "bench fifo --rounds 2 --items 5k --work 0,20ns";
+    if machine_cores() > 1 {
+        let result = folder.json(&format!("{line} --json"));
+        assert_eq!((&result["slots"], &result["rounds"], &result["items"]), (&json!(1024), &json!(2), &json!(5000)));
+        for bytes in [8, 16] {
+            for asked in [0.0, 20.0] {
+                let case: Vec<_> = rows(&result)
+                    .iter()
+                    .filter(|row| row["item_bytes"] == bytes && row["work_asked_ns"] == asked)
+                    .collect();
+                assert_eq!(case.len(), 9, "{result:#}");
+                for row in case {
+                    let of = |key: &str| row["ns_per_item"][key].as_f64().unwrap();
+                    assert!(0.0 < of("min") && of("min") <= of("median") && of("median") <= of("max"), "{row:#}");
+                }
+            }
+        }
+        assert!(result["line_round_trip_ns"]["min"].as_f64().unwrap() > 0.0);
+        let text = folder.stdout(line);
+        for name in ["millrace-fifo, push and pop", "rtrb, chunks of 32", "FastForward", "16 bytes", "there and back"] {
+            assert!(text.contains(name), "{name} is missing in {text}");
+        }
+    }
+    // The command inherits the processors of the thread that starts it.
+    assert!(engine::pin(engine::cpus()[0]));
+    let (code, error) = folder.fails(line);
+    assert!(code == 2 && error.contains("needs two cores"), "{error}");
+}
+
 #[test]
 fn slips_are_answered_with_what_was_meant() {
     let folder = Folder::new();
@@ -247,6 +280,13 @@ fn slips_are_answered_with_what_was_meant() {
         (2, "bench suite --mlffr", "suite doesn't support --mlffr"),
         (2, "bench suite --report out", "suite doesn't support --report"),
         (2, "bench swep", "'sweep'"),
+        (2, "bench fif", "'fifo'"),
+        (2, "bench fifo --round 3", "'--rounds'"),
+        (2, "bench fifo --rounds 0", "1..=1000"),
+        (2, "bench fifo --items none", "--items"),
+        (2, "bench fifo --work 2s", "104ns"),
+        (2, "bench fifo --cores 2", "--cores"),
+        (2, "bench --rounds 3 fifo", "fifo"),
         (3, "bench ddos --in demo.pcap.zst --report file", "file is not a folder"),
         (3, "bench ddos --in demo.pcap.zst --report file/deep/er", "file is not a folder"),
         (3, "bench sweep --report file", "file is not a folder"),
