@@ -67,7 +67,7 @@ match tcp responder "220 dict.example.org dictd 1.12 <auth.mime> <48.7.1@dict.ex
 
 protocol whatsapp chat
 source the hello of WhatsApp's Noise handshake, as described by users of it
-tcp initiator 90 certain WA[\x05-\x06][\x00-\x07]\x00\x00[\x20-\x30]
+tcp initiator 90 certain WA[\x01-\x06][\x00-\x0f]\x00\x00[\x10-\x7f]
 tcp initiator 90 certain ED\x00\x01\x00\x00[\x02-\x0f]
 match tcp initiator "WA" 06 03 00 00 24 12 22 0a 20
 miss tcp initiator "WALK this way, please"

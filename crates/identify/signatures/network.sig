@@ -69,7 +69,7 @@ match udp initiator "{\"host_int\": 4711, \"version\": [2, 0], \"displayname\": 
 protocol spotify media
 source Spotify Connect discovery, as described by its users
 udp initiator 90 certain SpotUdp0
-tcp initiator 90 likely \x00\x04\x00\x00[\x00-\x02].[\x4a\x52]\x0e\x50
+tcp initiator 90 likely \x00\x04\x00\x00[\x00-\x02].\x52[\x08-\x20]\x50[\x00-\x20]
 match udp initiator "SpotUdp0" 00*32
 
 protocol tivoconnect local

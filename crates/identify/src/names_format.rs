@@ -28,7 +28,8 @@ impl Message {
         let [questions, answers, authorities, more] = counts.map(u32::from);
         let records = answers + authorities + more;
         ensure(questions <= 32 && records <= 512)?;
-        ensure(questions > 0 || (is_response && records > 0))?;
+        // Inverse queries (RFC 1035, section 6.4) have answers alone.
+        ensure(questions > 0 || ((is_response || flags >> 11 & 0xf == 1) && records > 0))?;
         let name = at + 12;
         let name_end = name_end(bytes, name)?;
         let (kind, class) = (bytes.be16(name_end)?, bytes.be16(name_end + 2)?);

@@ -144,6 +144,17 @@ enum Opinion {
     Service,
 }
 
+/// What nDPI names wrongly, by the captures' own names and by tshark: its label, and what the sessions are. Neither counts.
+const ERRORS: &[(&str, &str)] = &[
+    ("MQTT", "ldap"),
+    ("Cassandra", "h323"),
+    ("Cassandra", "radmin"),
+    ("MDNS", "dnscrypt"),
+    ("IMAPS", "imap"),
+    ("Skype_Teams", "knxnet_ip"),
+    ("NOE", "tftp"),
+];
+
 /// Services in nDPI's list.
 const SERVICES: &[&str] = &[
     "Google",
@@ -178,6 +189,12 @@ impl Opinion {
             (None, None) => Self::Another,
         }
     }
+}
+
+/// True if nDPI's label is one of its known errors.
+fn is_error(label: &str, ours: &str) -> bool {
+    let first = label.split('.').next();
+    ERRORS.iter().any(|(theirs, truth)| first == Some(theirs) && *truth == ours)
 }
 
 /// Reads the labels of each file of a folder.
@@ -221,6 +238,8 @@ pub struct Report {
     pub protocols: BTreeMap<String, Agreement>,
     /// One line each.
     pub disagreements: Vec<String>,
+    /// What nDPI does not name and we do.
+    pub unjudged: Vec<String>,
     /// Captures that were read.
     pub captures: u32,
 }
@@ -284,7 +303,14 @@ pub fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Option<&s
             };
             match (theirs, ours) {
                 (_, Some(ours)) if agrees => entry(&mut report, ours, |one| one.both += 1),
-                (Opinion::Service, Some(ours)) => entry(&mut report, ours, |one| one.unjudged += 1),
+                (_, Some(ours)) if label.is_some_and(|label| is_error(label, ours)) => {
+                    entry(&mut report, ours, |one| one.unjudged += 1);
+                }
+                (Opinion::Service, Some(ours)) => {
+                    entry(&mut report, ours, |one| one.unjudged += 1);
+                    let label = label.map_or("", String::as_str);
+                    report.unjudged.push(format!("{file}: {key:?}: {ours}, nDPI none {label}"));
+                }
                 (Opinion::Service, None) => {}
                 (_, ours) => {
                     if let Some(ours) = ours {

@@ -22,7 +22,7 @@ fn main() {
     let only = rest.iter().find(|word| !matches!(word.as_str(), "even" | "odd"));
     let report = judge::compare(Path::new(traces), folder, half, only.map(String::as_str));
     if half != Some(1) {
-        for line in &report.disagreements {
+        for line in report.disagreements.iter().chain(&report.unjudged) {
             println!("{line}");
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn dns(bytes: &Bytes<'_>) -> Told<Found> {
     }
     // LLMNR (RFC 4795, section 2.1.1): one question of one label, and flags of its own instead of those for recursion.
     let [questions, answers, authorities, more] = message.counts;
-    if message.flags & 0x78ff == 0 && questions == 1 && authorities == 0 && more == 0 && (is_response || answers == 0) {
+    if message.flags & 0x79ff == 0 && questions == 1 && authorities == 0 && more == 0 && (is_response || answers == 0) {
         let label = usize::from(bytes.u8(message.name)?);
         let single = bytes.u8(message.name + 1 + label)? == 0;
         let name = bytes.slice(message.name + 1, label)?;

@@ -103,7 +103,7 @@ pub(super) fn tftp(bytes: &Bytes<'_>) -> Told<Found> {
         1 | 2 => {
             let mut words = bytes.whole()[2..].split(|byte| *byte == 0);
             let (name, mode) = (words.next().ok_or(Stop::No)?, words.next().ok_or(Stop::No)?);
-            ensure(!name.is_empty() && name.iter().all(|byte| *byte >= b' '))?;
+            ensure(name.iter().all(|byte| *byte >= b' '))?;
             ensure([&b"octet"[..], b"netascii", b"mail"].iter().any(|known| mode.eq_ignore_ascii_case(known)))?;
             Ok(TFTP.certain())
         }
@@ -120,9 +120,15 @@ pub(super) fn tftp(bytes: &Bytes<'_>) -> Told<Found> {
             ensure(options.iter().any(|option| bytes.has_word(2, option).is_ok()))?;
             Ok(TFTP.certain())
         }
-        // The first block is acknowledged, or sent with a full block of data: the second such datagram tells.
         _ => Err(Stop::No),
     }
+}
+
+/// A full block of data, or an acknowledgement. These lie in sessions of their own, and several of them tell.
+pub(super) fn tftp_blocks(bytes: &Bytes<'_>) -> Told<Found> {
+    let (kind, block, len) = (bytes.be16(0)?, bytes.be16(2)?, bytes.datagram_len());
+    ensure(block < 4_096 && matches!((kind, len), (3, 516 | 1_028 | 1_432 | 1_460) | (4, 4)))?;
+    Ok(TFTP.likely())
 }
 
 /// RFC 5424 and RFC 3164: a priority of up to 191 in brackets, then text.

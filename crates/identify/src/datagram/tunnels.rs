@@ -230,14 +230,10 @@ pub(super) fn lisp(bytes: &Bytes<'_>) -> Told<Found> {
             ip_packet(bytes, 4)?;
         }
         // A request: a source address of a known family, then records.
-        1 | 2 => {
-            let is_request = first >> 4 == 1;
+        1 => {
             ensure((1..=8).contains(&bytes.u8(3)?) && bytes.be32(4)? != 0)?;
-            let family = if is_request { bytes.be16(12)? } else { bytes.be16(22)? };
-            ensure(matches!(family, 1 | 2 | 0x4003))?;
-            ensure(is_request && bytes.be32(4)? != 0 && bytes.be16(1)? & 0x3fff == 0)?;
-            let address = if family == 1 { 4 } else { 16 };
-            ensure(family != 0x4003)?;
+            let address = match bytes.be16(12)? { 1 => 4, 2 => 16, _ => return Err(Stop::No) };
+            ensure(bytes.u8(1)? & 0x3f == 0)?;
             // Addresses of those who ask: one more than counted.
             let askers = usize::from(bytes.u8(2)? & 0x1f) + 1;
             let mut at = 14 + address;

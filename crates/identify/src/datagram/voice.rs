@@ -1,7 +1,7 @@
 //! Calls, games, and files between peers.
 
 use crate::bytes::{Bytes, Found, Told, ensure};
-use crate::protocol::{BITTORRENT, IAX2, RAKNET, RTCP, STUN};
+use crate::protocol::{BITTORRENT, H323, IAX2, RAKNET, RTCP, STUN};
 
 /// RFC 8489 by its cookie; RFC 3489, which had none, by attributes that fill the datagram.
 pub(super) fn stun(bytes: &Bytes<'_>) -> Told<Found> {
@@ -69,6 +69,13 @@ pub(super) fn iax2(bytes: &Bytes<'_>) -> Told<Found> {
     }
     ensure(at == bytes.datagram_len() && at > 12)?;
     Ok(IAX2.certain())
+}
+
+/// H.225.0, registration, admission and status: near the beginning stands the protocol's identifier, 0.0.8.2250.0.
+pub(super) fn ras(bytes: &Bytes<'_>) -> Told<Found> {
+    let head = bytes.slice(0, 14)?;
+    ensure(head.windows(6).any(|six| six == [0x06, 0x00, 0x08, 0x91, 0x4a, 0x00]))?;
+    Ok(H323.certain())
 }
 
 /// The sixteen bytes that mark messages before a connection.

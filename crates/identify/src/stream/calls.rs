@@ -91,6 +91,11 @@ pub(super) fn afp(bytes: &Bytes<'_>) -> Told<Found> {
             ensure(bytes.be32(4)? == 0 && matches!(len, 6 | 12 | 18))?;
             ensure(matches!(bytes.array(16)?, [0..=2, 4 | 8]))?;
         }
+        // Within a session: it is closed, a command of AFP, a sign of life, a write.
+        (0, 1 | 2 | 5 | 6) => {
+            ensure(bytes.be32(4)? < 1 << 16 && (command == 6 || bytes.be32(4)? == 0))?;
+            ensure(matches!(command, 1 | 5) == (len == 0) && (len == 0 || (1..=80).contains(&bytes.u8(16)?)))?;
+        }
         // The status: offsets that rise.
         (1, 3) => {
             let (machine, versions, methods) = (bytes.be16(16)?, bytes.be16(18)?, bytes.be16(20)?);
@@ -98,7 +103,8 @@ pub(super) fn afp(bytes: &Bytes<'_>) -> Told<Found> {
         }
         _ => return Err(Stop::No),
     }
-    ensure(direction == 1 || bytes.be16(2)? <= 1 || command == 3)?;
+    // A session counts from 0 or 1.
+    ensure(direction == 1 || command != 4 || bytes.be16(2)? <= 1)?;
     Ok(AFP.certain())
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/1 and what looks like it: RTSP, SIP, Gnutella.
 
 use crate::bytes::{Bytes, Found, Stop, Told, contains, ensure};
-use crate::protocol::{GNUTELLA, HTTP, HTTP_CONNECT, RTSP, SIP, SSDP, WEBSOCKET};
+use crate::protocol::{BITTORRENT, GNUTELLA, HTTP, HTTP_CONNECT, RTSP, SIP, SSDP, WEBSOCKET};
 
 /// Bytes of a first line that are searched for its end.
 const LINE_MAX: usize = 2_000;
@@ -83,6 +83,11 @@ fn request_line<'a>(bytes: &Bytes<'a>) -> Told<RequestLine<'a>> {
     match bytes.line(0, if known { LINE_MAX } else { 300 }) {
         Ok((line, end)) => {
             let last = line.iter().rposition(|byte| *byte == b' ').ok_or(Stop::No)?;
+            // HTTP/0.9 (RFC 1945, section 4.1) has no version.
+            if last == len {
+                ensure(matches!(method, b"GET" | b"POST" | b"HEAD"))?;
+                return Ok(RequestLine { method, target: &line[len + 1..], version: b"", end });
+            }
             ensure(last > len)?;
             Ok(RequestLine { method, target: &line[len + 1..last], version: &line[last + 1..], end })
         }
@@ -108,7 +113,7 @@ pub(super) fn request(bytes: &Bytes<'_>) -> Told<Found> {
         b"RTSP/1.0" | b"RTSP/2.0" => return Ok(RTSP.certain()),
         b"SIP/2.0" => return Ok(SIP.certain()),
         b"" if is_target(line.target) => return Ok(HTTP.likely()),
-        b"HTTP/1.0" | b"HTTP/1.1" | b"HTTP/0.9" => {}
+        b"HTTP/1.0" | b"HTTP/1.1" | b"HTTP/0.9" | b"HTTP/1.2" => {}
         version if version.starts_with(b"CONNECT/0.") && line.method == b"GNUTELLA" => return Ok(GNUTELLA.certain()),
         _ => return Err(Stop::No),
     }
@@ -181,6 +186,7 @@ pub(crate) fn datagram(bytes: &Bytes<'_>) -> Told<Found> {
     match line.version {
         b"SIP/2.0" => Ok(SIP.certain()),
         b"RTSP/1.0" | b"RTSP/2.0" => Ok(RTSP.certain()),
+        b"HTTP/1.0" | b"HTTP/1.1" if line.method == b"BT-SEARCH" => Ok(BITTORRENT.certain()),
         b"HTTP/1.0" | b"HTTP/1.1" if matches!(line.method, b"M-SEARCH" | b"NOTIFY") => Ok(SSDP.certain()),
         b"HTTP/1.0" | b"HTTP/1.1" if is_target(line.target) => Ok(HTTP.certain()),
         _ => Err(Stop::No),

@@ -59,10 +59,7 @@ pub(super) fn skinny(bytes: &Bytes<'_>) -> Told<Found> {
         // A registration: the device's name.
         1 => {
             let name = bytes.slice(12, 4)?;
-            ensure(matches!(
-                &name[..3],
-                b"SEP" | b"ATA" | b"MTP" | b"CFB" | b"VGC" | b"AN_" | b"SKI" | b"CIP" | b"CTI"
-            ))?;
+            ensure(name.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_'))?;
         }
         // Keep-alives; both sides have their own.
         0 | 0x100 => {

@@ -1,6 +1,6 @@
 //! TLS: hellos and records.
 
-use crate::bytes::{Bytes, Found, Told, ensure};
+use crate::bytes::{Bytes, Found, Stop, Told, ensure};
 use crate::protocol::TLS;
 
 /// Content of a record, at most, with what encryption adds.
@@ -48,9 +48,12 @@ pub(super) fn records(bytes: &Bytes<'_>) -> Told<Found> {
         }
         _ => ensure(len >= 16)?,
     }
-    // Whoever changes the cipher goes on encrypted.
-    record(bytes, 5 + len)?;
-    Ok(TLS.certain())
+    // Whoever changes the cipher goes on encrypted. Or a record is the last.
+    match record(bytes, 5 + len) {
+        Ok(_) => Ok(TLS.certain()),
+        Err(Stop::No) if kind != 0x14 => bytes.ends_at(5 + len).map(|()| TLS.likely()),
+        Err(stop) => Err(stop),
+    }
 }
 
 /// The assigned alerts (RFC 8446, section 6, and the registry).
