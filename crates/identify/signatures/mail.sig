@@ -52,7 +52,7 @@ miss tcp initiator "USER anonymous\r\n"
 
 protocol lmtp mail
 source RFC 2033
-tcp responder 91 certain (?i:220[ \-][^\r\n]*LMTP)
+tcp responder 90 certain (?i:220[ \-][^\r\n]*LMTP)
 match tcp responder "220 mx.example.org LMTP ready\r\n"
 
 protocol acap mail

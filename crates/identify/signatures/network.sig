@@ -83,11 +83,6 @@ source Canon BJNP, as described in cups-bjnp
 udp either 90 certain (BJNP|BJNB|BNJB|MFNP|MFNB)[\x01\x02\x81\x82][\x01-\xff]
 match udp initiator "BJNP" 01 01 00 00 00 01 00 00 00 00 00 00
 
-protocol eaq management
-source the broadband measurement of Brazil's Entidade Aferidora da Qualidade: numbered datagrams
-udp either 60 likely len=16 00000[0-9]{3}[0-9]{8}
-match udp initiator "0000000100000016"
-
 protocol rmcp management
 source IPMI 2.0 and ASF 2.0: RMCP
 udp either 90 certain len=23.. \x06\x00\xff\x07[\x00\x01\x02\x04\x05\x06]\x00\x00\x00\x00

@@ -128,6 +128,7 @@ protocols! {
     WSD "wsd" "local" "WS-Discovery 1.1";
     XDMCP "xdmcp" "desktop" "X Display Manager Control Protocol 1.1";
     DOIP "doip" "industry" "ISO 13400-2";
+    EAQ "eaq" "management" "the broadband measurement of Brazil's Entidade Aferidora da Qualidade, as described by its users";
     EDONKEY "edonkey" "peer-to-peer" "eDonkey protocol, as described by its users";
     MINECRAFT "minecraft" "games" "Minecraft Java edition, handshake";
 }

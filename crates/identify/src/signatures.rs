@@ -17,6 +17,7 @@ use crate::{datagram, stream};
 
 /// The built-in signature files with their names.
 pub(crate) const FILES: &[(&str, &str)] = &[
+    ("decoders.sig", include_str!("../signatures/decoders.sig")),
     ("web.sig", include_str!("../signatures/web.sig")),
     ("mail.sig", include_str!("../signatures/mail.sig")),
     ("data.sig", include_str!("../signatures/data.sig")),

@@ -60,7 +60,7 @@ pub(crate) const DECODERS: &[StreamDecoder] = &[
     decoder(STRONG, &[0..=0], Either(misc::ldp)),
     decoder(STRONG, &[1..=1], Either(misc::diameter)),
     decoder(STRONG, &[0xc0..=0xc1], Initiator(misc::tacacs)),
-    decoder(STRONG, &[0..=0], Either(misc::skinny)),
+    decoder(STRONG, ANY, Either(misc::skinny)),
     decoder(STRONG, &[1..=1], Either(misc::fastcgi)),
     decoder(STRONG, &[0..=0], Either(misc::tplink)),
     decoder(STRONG, &[1..=1], Either(misc::dicom)),
@@ -80,6 +80,9 @@ pub(crate) const DECODERS: &[StreamDecoder] = &[
     decoder(STRONG, &[b'+'..=b'+'], BothByResponder(mail::pop3)),
     decoder(STRONG, &[b'1'..=b'5'], BothByResponder(mail::ftp_or_smtp)),
     decoder(STRONG, &[b'2'..=b'2'], BothByResponder(mail::nntp)),
+    // A session that is picked up when the server speaks seems to be opened by it.
+    decoder(STRONG, &[b'+'..=b'+'], Both(|bytes, answer| mail::pop3(answer, bytes))),
+    decoder(STRONG, &[b'1'..=b'5'], Both(|bytes, answer| mail::ftp_or_smtp(answer, bytes))),
     decoder(STRONG, &[b'<'..=b'<'], Either(mail::xmpp)),
     decoder(STRONG, &[b'0'..=b'z'], Initiator(mail::imap)),
 ];

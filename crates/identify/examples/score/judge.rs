@@ -13,11 +13,11 @@ use port::Trace;
 use port::pcap::Reader;
 
 /// A protocol's number, and both ends, the lower one first.
-pub type Key = (u8, (IpAddr, u16), (IpAddr, u16));
+pub(crate) type Key = (u8, (IpAddr, u16), (IpAddr, u16));
 
 /// A session of a capture.
 #[derive(Debug, Default)]
-pub struct Session {
+pub(crate) struct Session {
     /// True if the lower end opened it.
     opened_by_lower: bool,
     /// The first number of each side's stream.
@@ -30,7 +30,7 @@ pub struct Session {
 
 impl Session {
     /// The beginning of one side's stream, as far as it is without gaps.
-    pub fn stream(&self, side: usize) -> Vec<u8> {
+    pub(crate) fn stream(&self, side: usize) -> Vec<u8> {
         let mut sorted: Vec<_> = self.segments[side].iter().collect();
         sorted.sort_by_key(|(offset, ..)| *offset);
         let mut joined = Vec::new();
@@ -50,12 +50,12 @@ impl Session {
     }
 
     /// True if any payload was seen.
-    pub fn speaks(&self) -> bool {
+    pub(crate) fn speaks(&self) -> bool {
         !self.datagrams.is_empty() || self.segments.iter().any(|segments| !segments.is_empty())
     }
 
     /// The protocol's name by its payload.
-    pub fn identify<'a>(&self, signatures: &'a Signatures) -> Option<&'a str> {
+    pub(crate) fn identify<'a>(&self, signatures: &'a Signatures) -> Option<&'a str> {
         let answer = if self.datagrams.is_empty() {
             let (initiator, responder) = (self.stream(0), self.stream(1));
             signatures.stream(&Prefixes {
@@ -76,7 +76,7 @@ impl Session {
 }
 
 /// Reads the sessions of a capture.
-pub fn sessions(path: &Path) -> Option<HashMap<Key, Session>> {
+pub(crate) fn sessions(path: &Path) -> Option<HashMap<Key, Session>> {
     let mut reader = Reader::open(path).ok()?;
     let mut trace = Trace::new();
     // Packets before a defect count.
@@ -220,46 +220,46 @@ fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>>
 
 /// The agreement on a protocol.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Agreement {
+pub(crate) struct Agreement {
     /// Sessions that both name so.
-    pub both: u32,
+    pub(crate) both: u32,
     /// Sessions that we name so, and nDPI otherwise.
-    pub ours_alone: u32,
+    pub(crate) ours_alone: u32,
     /// Sessions that nDPI names so and we otherwise or not.
-    pub theirs_alone: u32,
+    pub(crate) theirs_alone: u32,
     /// Sessions that we name so, and for which nDPI names no protocol.
-    pub unjudged: u32,
+    pub(crate) unjudged: u32,
 }
 
 /// The comparison of a folder.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// By protocol, in our names where we have one.
-    pub protocols: BTreeMap<String, Agreement>,
+    pub(crate) protocols: BTreeMap<String, Agreement>,
     /// One line each.
-    pub disagreements: Vec<String>,
+    pub(crate) disagreements: Vec<String>,
     /// What nDPI does not name and we do.
-    pub unjudged: Vec<String>,
+    pub(crate) unjudged: Vec<String>,
     /// Captures that were read.
-    pub captures: u32,
+    pub(crate) captures: u32,
 }
 
 impl Report {
     /// Agreements, our disagreements, theirs.
-    pub fn totals(&self) -> (u32, u32, u32) {
+    pub(crate) fn totals(&self) -> (u32, u32, u32) {
         self.protocols.values().fold((0, 0, 0), |(both, ours, theirs), one| {
             (both + one.both, ours + one.ours_alone, theirs + one.theirs_alone)
         })
     }
 
     /// The share of sessions named by nDPI that we name alike.
-    pub fn recall(&self) -> f64 {
+    pub(crate) fn recall(&self) -> f64 {
         let (both, _, theirs) = self.totals();
         f64::from(both) / f64::from((both + theirs).max(1))
     }
 
     /// The share of sessions that both name which both name alike.
-    pub fn precision(&self) -> f64 {
+    pub(crate) fn precision(&self) -> f64 {
         let (both, ours, _) = self.totals();
         f64::from(both) / f64::from((both + ours).max(1))
     }
@@ -277,7 +277,7 @@ impl fmt::Display for Report {
 }
 
 /// Compares all captures of a folder, or every second of them.
-pub fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Option<&str>) -> Report {
+pub(crate) fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Option<&str>) -> Report {
     let signatures = Signatures::built_in();
     let mut report = Report::default();
     for (number, (file, labels)) in labels(traces, folder).into_iter().enumerate() {

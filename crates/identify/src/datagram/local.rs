@@ -19,9 +19,8 @@ pub(super) fn dns(bytes: &Bytes<'_>) -> Told<Found> {
         let label = usize::from(bytes.u8(message.name)?);
         let single = bytes.u8(message.name + 1 + label)? == 0;
         let name = bytes.slice(message.name + 1, label)?;
-        let reverse = contains(bytes.slice(message.name, message.name_end - message.name)?, b"\x04arpa");
-        let own_flags = message.flags & 0x0400 == 0;
-        if own_flags && ((single && is_printable(name)) || (reverse && message.flags & 0x7fff == 0)) {
+        let local = contains(bytes.slice(message.name, message.name_end - message.name)?, b"\x05local\0");
+        if (single || local) && is_printable(name) && message.flags & 0x0400 == 0 {
             return Ok(LLMNR.likely());
         }
     }

@@ -1,7 +1,7 @@
 //! Time, routing, reports, and control of machines.
 
 use crate::bytes::{Bytes, Found, Stop, Told, ensure};
-use crate::protocol::{COAP, DTLS, HSRP, IPFIX, NETFLOW, NTP, PTP, RIP, SFLOW, SOMEIP, SYSLOG, TFTP};
+use crate::protocol::{COAP, DTLS, EAQ, HSRP, IPFIX, NETFLOW, NTP, PTP, RIP, SFLOW, SOMEIP, SYSLOG, TFTP};
 use crate::stream::industry;
 
 /// RFC 9147 and RFC 6347: records of a known version that fill the datagram, or a hello whose record is cut.
@@ -138,10 +138,24 @@ pub(super) fn syslog(bytes: &Bytes<'_>) -> Told<Found> {
     ensure((1..=3).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit))?;
     let priority = digits.iter().fold(0_u32, |sum, digit| sum * 10 + u32::from(digit - b'0'));
     ensure(priority <= 191)?;
-    let text = &bytes.whole()[close + 1..];
-    let head = &text[..text.len().min(32)];
-    ensure(head.len() >= 8 && head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..)))?;
+    let text = bytes.from(close + 1)?;
+    let rest = text.whole();
+    let is_text = rest.iter().take(32).all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..));
+    ensure(rest.len() >= 8 && is_text && begins_syslog(rest.strip_prefix(b" ").unwrap_or(rest)))?;
     Ok(SYSLOG.certain())
+}
+
+/// True for what messages begin with: a version and a time, a month, a number of the sender's with a colon, or a tag.
+fn begins_syslog(text: &[u8]) -> bool {
+    const MONTHS: [&[u8]; 12] =
+        [b"Jan ", b"Feb ", b"Mar ", b"Apr ", b"May ", b"Jun ", b"Jul ", b"Aug ", b"Sep ", b"Oct ", b"Nov ", b"Dec "];
+    let tag = text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-./%[]".contains(byte)).count();
+    let is_tag = tag >= 2 && text.get(tag) == Some(&b':') && matches!(text.get(tag + 1), Some(b' ' | b'*'));
+    let is_date = text.len() >= 10 && text[..4].iter().all(u8::is_ascii_digit) && text[4] == b'-' && text[7] == b'-';
+    let is_version = matches!(text, [b'1', b' ', b'0'..=b'9' | b'-', ..]);
+    // Firewalls write words with values.
+    let is_pairs = text.starts_with(b"date=") || text.starts_with(b"id=") || text.starts_with(b"logver=");
+    MONTHS.iter().any(|month| text.starts_with(month)) || is_tag || is_date || is_version || is_pairs
 }
 
 /// NetFlow 5, 7 and 9, and IPFIX: a version, a count or a length, a time; what follows fits.
@@ -232,15 +246,21 @@ pub(super) fn hsrp(bytes: &Bytes<'_>) -> Told<Found> {
     Ok(HSRP.certain())
 }
 
-/// RFC 7252: version 1, a code, a token, and options whose numbers are known.
+/// Sixteen bytes that begin with a number of four digits, each in a byte.
+pub(super) fn eaq(bytes: &Bytes<'_>) -> Told<Found> {
+    let digits: [u8; 4] = bytes.array(0)?;
+    ensure(bytes.datagram_len() == 16 && digits.iter().all(|digit| *digit <= 9))?;
+    ensure(bytes.whole()[4..].iter().any(|byte| *byte != bytes.whole()[4]))?;
+    Ok(EAQ.likely())
+}
+
+/// RFC 7252: a request of version 1: a code, a token, and options whose numbers are known, among them a path in plain letters. Answers have
+/// too little that is fixed.
 pub(super) fn coap(bytes: &Bytes<'_>) -> Told<Found> {
     let (first, code) = (bytes.u8(0)?, bytes.u8(1)?);
     let (kind, token) = (first >> 4 & 3, usize::from(first & 0xf));
-    ensure(token <= 8 && bytes.datagram_len() >= 4 + token)?;
-    let is_request = matches!(code, 1..=7) && kind <= 1;
-    let is_answer = matches!(code, 0x41..=0x45 | 0x5f | 0x80..=0x8f | 0x9d | 0xa0..=0xa5) && kind <= 2;
-    ensure(is_request || is_answer)?;
-    let (mut at, mut number, mut options) = (4 + token, 0_u32, 0);
+    ensure(token <= 8 && matches!(code, 1..=7) && kind <= 1)?;
+    let (mut at, mut number, mut letters) = (4 + token, 0_u32, 0);
     while at < bytes.datagram_len() {
         let head = bytes.u8(at)?;
         at += 1;
@@ -263,16 +283,18 @@ pub(super) fn coap(bytes: &Bytes<'_>) -> Told<Found> {
         let (delta, len) = (extended(head >> 4)?, extended(head & 0xf)?);
         number += delta;
         ensure(matches!(number, 1 | 3..=9 | 11 | 12 | 14..=17 | 20 | 23 | 27 | 28 | 35 | 39 | 60 | 252 | 258 | 292))?;
-        // Paths, queries and hosts are text; the format is a small number.
+        // Paths, queries and hosts are text; formats and sizes are small numbers.
         let content = bytes.slice(at, len as usize)?;
-        ensure(!matches!(number, 3 | 8 | 11 | 15 | 20 | 35) || content.iter().all(|byte| *byte >= b' '))?;
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_/=:".contains(byte);
+        if matches!(number, 3 | 11) {
+            ensure(content.iter().all(is_plain))?;
+            letters += content.len();
+        }
         ensure(!matches!(number, 6 | 7 | 12 | 14 | 17 | 23 | 27 | 28 | 60) || content.len() <= 4)?;
-        (at, options) = (at + len as usize, options + 1);
+        at += len as usize;
     }
-    // Few options leave room for chance.
-    ensure(options >= 1 && at <= bytes.datagram_len())?;
-    let names_path = is_request && number >= 3;
-    Ok(if names_path && options >= 2 { COAP.certain() } else { COAP.guess() })
+    ensure(letters >= 4 && at <= bytes.datagram_len())?;
+    Ok(COAP.certain())
 }
 
 /// As over TCP; lists may be asked for in datagrams.

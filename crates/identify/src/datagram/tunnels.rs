@@ -232,7 +232,11 @@ pub(super) fn lisp(bytes: &Bytes<'_>) -> Told<Found> {
         // A request: a source address of a known family, then records.
         1 => {
             ensure((1..=8).contains(&bytes.u8(3)?) && bytes.be32(4)? != 0)?;
-            let address = match bytes.be16(12)? { 1 => 4, 2 => 16, _ => return Err(Stop::No) };
+            let address = match bytes.be16(12)? {
+                1 => 4,
+                2 => 16,
+                _ => return Err(Stop::No),
+            };
             ensure(bytes.u8(1)? & 0x3f == 0)?;
             // Addresses of those who ask: one more than counted.
             let askers = usize::from(bytes.u8(2)? & 0x1f) + 1;

@@ -115,7 +115,7 @@ pub(super) fn mongodb(bytes: &Bytes<'_>) -> Told<Found> {
 pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
     let (kind, status, len) = (bytes.u8(0)?, bytes.u8(1)?, bytes.be16(2)?);
     ensure(matches!(kind, 1..=4 | 0x10 | 0x12) && status <= 1 && (9..=32_767).contains(&len))?;
-    ensure(bytes.u8(7)? == 0 && bytes.u8(6)? <= 1)?;
+    ensure(bytes.u8(7)? == 0 && bytes.u8(6)? <= 2)?;
     let first = bytes.u8(8)?;
     match kind {
         // A pre-login, or its answer: the option "version" comes first, with its offset and six bytes.
@@ -126,6 +126,8 @@ pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
             // The next option.
             ensure(matches!(bytes.u8(13)?, 1..=8 | 0xff))?;
         }
+        // The handshake of TLS goes inside such packets.
+        0x12 if first == 0x16 => bytes.has(9, &[3])?,
         // Version 7: its own length, then a version of the protocol.
         0x10 => {
             ensure(bytes.le32(8)? + 8 <= u32::from(len).max(4_096))?;
@@ -137,9 +139,18 @@ pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
         2 => {
             let name = bytes.slice(8, 4)?;
             let (host, user) = (bytes.u8(38)?, bytes.u8(69)?);
-            ensure(host <= 30 && user <= 30 && host > 0 && is_printable(&name[..usize::from(host).min(4)]))?;
+            ensure(host <= 30 && user <= 30 && host + user > 0 && is_printable(&name[..usize::from(host).min(4)]))?;
             let rest = usize::from(host);
             ensure(bytes.slice(8 + rest, 30 - rest)?.iter().all(|byte| *byte == 0))?;
+        }
+        // The end of an answer alone, or behind a status.
+        4 if matches!(first, 0xfd..=0xff) => {
+            ensure(matches!(len, 17 | 21) && bytes.le16(9)? < 0x0800)?;
+        }
+        4 if first == 0x79 => ensure(bytes.u8(13)? == 0xfe && matches!(len, 22 | 26))?,
+        // Columns: how many, then the first one's kind and flags.
+        4 if first == 0x81 => {
+            ensure((1..=1_024).contains(&bytes.le16(9)?) && bytes.le16(11)? < 256 && bytes.le16(13)? < 256)?
         }
         // The answer to a login: an acknowledgement, a change of the environment, information or an error.
         4 => {
@@ -152,12 +163,20 @@ pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
                 text.windows(4).any(|four| matches!(four, [32..=126, 0, 32..=126, 0] | [0, 32..=126, 0, 32..=126])),
             )?;
         }
-        // A batch in two bytes a letter, perhaps behind headers; or a call.
+        // A batch in two bytes a letter or a call, perhaps behind headers.
         1 | 3 => {
-            let at = if bytes.le32(8)? == 22 && bytes.le32(12)? == 18 { 30 } else { 8 };
-            let text = bytes.slice(at, 8)?;
-            let is_wide = text.chunks(2).all(|pair| matches!(pair, [9..=126, 0]));
-            ensure(at == 30 || (kind == 1 && is_wide))?;
+            let has_headers = bytes.le32(8)? == 22 && bytes.le32(12)? == 18 && bytes.le16(16)? == 2;
+            if !has_headers {
+                let at = if kind == 3 { 10 } else { 8 };
+                // A procedure by its number, or by its name behind the name's length.
+                if kind == 3 && bytes.le16(8)? == 0xffff {
+                    ensure((1..=15).contains(&bytes.le16(10)?) && bytes.le16(12)? < 4)?;
+                } else {
+                    ensure(kind == 1 || (3..=128).contains(&bytes.le16(8)?))?;
+                    let text = bytes.slice(at, 8)?;
+                    ensure(text.chunks(2).all(|pair| matches!(pair, [9..=126, 0])))?;
+                }
+            }
         }
         _ => return Err(Stop::No),
     }

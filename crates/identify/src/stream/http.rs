@@ -94,9 +94,9 @@ fn request_line<'a>(bytes: &Bytes<'a>) -> Told<RequestLine<'a>> {
         Err(Stop::More) => Err(Stop::More),
         Err(Stop::No) => {
             ensure(known)?;
-            // Text up to the limit, without an end.
-            let text = bytes.slice(0, LINE_MAX)?;
-            ensure(text.iter().all(|byte| matches!(byte, b' '..=b'~' | 0x80..)))?;
+            // Text without an end: up to the limit, or all that comes.
+            let text = &bytes.whole()[..bytes.whole().len().min(LINE_MAX)];
+            ensure(text.len() >= 16 && text.iter().all(|byte| matches!(byte, b' '..=b'~' | 0x80..)))?;
             Ok(RequestLine { method, target: &text[len + 1..], version: b"", end: LINE_MAX })
         }
     }

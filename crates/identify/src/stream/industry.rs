@@ -26,6 +26,13 @@ pub(super) fn modbus(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
     if matches!(function, 1..=4) {
         ensure((1..=2_000).contains(&bytes.be16(10)?))?;
     }
+    // The other side may not have been captured: then the next request tells.
+    if answer.u8(0) == Err(Stop::No) {
+        let next = bytes.from(6 + usize::from(len))?;
+        let (following, _, same_unit, _) = head(&next)?;
+        ensure(unit == same_unit && following.wrapping_sub(number) <= 16)?;
+        return Ok(MODBUS.certain());
+    }
     let (same_number, answer_len, same_unit, same_function) = head(answer)?;
     ensure(number == same_number && unit == same_unit && same_function & 0x7f == function)?;
     ensure(same_function < 0x80 || answer_len == 3)?;
@@ -54,20 +61,30 @@ pub(super) fn iec104(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
         let len = side.u8(at + 1)?;
         ensure((4..=253).contains(&len))?;
         let [a, b, c, _] = side.array(at + 2)?;
+        let next = at + 2 + usize::from(len);
         match a & 3 {
             // Unnumbered: one of six functions, then zeros.
             3 => ensure(len == 4 && matches!(a, 0x07 | 0x0b | 0x13 | 0x23 | 0x43 | 0x83) && b == 0 && c == 0)?,
             1 => ensure(len == 4 && a == 1 && b == 0 && c & 1 == 0)?,
-            // Information: a known type, and a cause.
+            // Information: a known type, a cause, and as many elements as the length says.
             _ => {
                 ensure(len >= 10 && c & 1 == 0)?;
-                ensure(
-                    matches!(side.u8(at + 6)?, 1..=21 | 30..=40 | 45..=51 | 58..=64 | 70 | 100..=107 | 110..=113 | 120..=127),
-                )?;
+                let (kind, count) = (side.u8(at + 6)?, side.u8(at + 7)?);
                 ensure(matches!(side.u8(at + 8)? & 0x3f, 1..=13 | 20..=41 | 44..=47))?;
+                let objects = u16::from(count & 0x7f);
+                let content = |size| if count >> 7 == 1 { 3 + objects * size } else { objects * (3 + size) };
+                let fits = objects > 0 && element_size(kind).is_some_and(|size| content(size) + 10 == u16::from(len));
+                // Of other kinds the next frame tells.
+                ensure(fits || (objects > 0 && side.u8(next)? == 0x68))?;
             }
         }
-        Ok(at + 2 + usize::from(len))
+        // Another frame follows, or nothing.
+        match side.u8(next) {
+            Ok(start) => ensure(start == 0x68)?,
+            Err(Stop::No) => side.ends_at(next)?,
+            Err(Stop::More) => return Err(Stop::More),
+        }
+        Ok(next)
     };
     let next = frame(bytes, 0)?;
     // Either the other side answers with a frame, or another follows.
@@ -78,6 +95,25 @@ pub(super) fn iec104(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
     };
     second?;
     Ok(IEC104.certain())
+}
+
+/// The size of an element of information without its address (IEC 60870-5-101, section 7.3).
+const fn element_size(kind: u8) -> Option<u16> {
+    Some(match kind {
+        102 => 0,
+        1 | 3 | 45..=47 | 70 | 100 | 101 | 105 | 113 => 1,
+        5 | 21 | 104 | 106 => 2,
+        9 | 11 | 48 | 49 | 110 | 111 => 3,
+        51 => 4,
+        7 | 13 | 15 | 50 | 112 => 5,
+        103 => 7,
+        30 | 31 | 58..=60 => 8,
+        32 | 107 => 9,
+        34 | 35 | 38 | 61 | 62 => 10,
+        39 | 40 | 64 => 11,
+        33 | 36 | 37 | 63 => 12,
+        _ => return None,
+    })
 }
 
 /// A head of 24 bytes: a command, a length, a session, a status, a context, options.
