@@ -45,7 +45,7 @@ match tcp responder "CONNECTED\nversion:1.2\n\n" 00
 
 protocol zeromq messages
 source ZMTP 3.1, section 3.1 (23/ZMTP)
-tcp either 90 certain \xff[\x00-\xff]{8}\x7f[\x01-\x03]
+tcp either 90 certain \xff\x00{7}[\x00-\xff]\x7f[\x01-\x03]
 match tcp initiator ff 00*7 01 7f 03 00 "NULL" 00*16
 
 protocol tarantool data
@@ -128,12 +128,6 @@ protocol gelf management
 source GELF over UDP: the head of a chunk
 udp initiator 90 certain len=13.. \x1e\x0f[\x00-\xff]{8}[\x00-\x7f][\x02-\x80](\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]|\{")
 match udp initiator 1e 0f 01 02 03 04 05 06 07 08 00 02 1f 8b 08 00
-
-protocol statsd management
-source StatsD metric types
-udp initiator 60 likely [a-zA-Z_][a-zA-Z0-9_.\-/]{2,}:-?[0-9]{1,15}(\.[0-9]{1,10})?\|(c|ms|g|h|s|d)
-match udp initiator "page.views:1|c"
-miss udp initiator "time 12:30 to 13:00"
 
 protocol collectd management
 source collectd binary protocol: the host part comes first

@@ -7,7 +7,6 @@ miss tcp initiator 13 "BitTorment protocol" 00*8
 
 protocol gnutella
 tcp either 90 certain GNUTELLA( CONNECT)?/0\.[0-9]
-udp either 90 certain len=23.. GND[\x00-\xff]{5}
 match tcp initiator "GNUTELLA CONNECT/0.6\r\n"
 
 protocol direct-connect peer-to-peer

@@ -36,11 +36,6 @@ udp either 90 certain len=20.. \x00[\x00-\xff]{10}\x17\x24[\x0a-\x7f]\x20
 match tcp initiator 17 24 0a 20 10 00 00 00 a0
 miss tcp initiator 17 24 00 00 10 00 00 00
 
-protocol anydesk-discovery desktop
-source AnyDesk's discovery on the local network, as described by its users
-udp either 90 certain \x3e\xd1\x01[\x00-\xff]{8}
-match udp initiator 3e d1 01 00*12
-
 protocol radmin desktop
 source Radmin 3, as described by its users: the first message and its answer
 tcp initiator 90 likely \x01\x00\x00\x00\x01\x00\x00\x00\x08\x08

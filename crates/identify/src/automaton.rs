@@ -16,8 +16,10 @@ use regex_automata::{Anchored, MatchKind};
 /// Stands for no pattern. Patterns have smaller numbers, the best the smallest.
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Memory of one automaton, at most.
-const SIZE_MAX: usize = 32 << 20;
+/// Memory of the automaton of a direction, at most.
+pub(crate) const SIZE_MAX: usize = 32 << 20;
+/// Memory of the automaton of one pattern, at most.
+pub(crate) const PATTERN_SIZE_MAX: usize = 2 << 20;
 
 /// The compiled patterns of one direction.
 #[derive(Clone, Debug)]
@@ -43,18 +45,18 @@ pub(crate) fn syntax() -> syntax::Config {
 }
 
 impl Automaton {
-    /// Compiles patterns, the best first.
-    pub(crate) fn new(patterns: &[&str]) -> Result<Self, alloc::string::String> {
+    /// Compiles patterns, the best first, in at most `size_max` bytes.
+    pub(crate) fn new(patterns: &[&str], size_max: usize) -> Result<Self, alloc::string::String> {
         let config = dense::Config::new()
             .match_kind(MatchKind::All)
             .start_kind(regex_automata::dfa::StartKind::Anchored)
             .accelerate(false)
-            .dfa_size_limit(Some(SIZE_MAX))
-            .determinize_size_limit(Some(SIZE_MAX));
+            .dfa_size_limit(Some(size_max))
+            .determinize_size_limit(Some(size_max));
         let dfa = dense::Builder::new()
             .configure(config)
             .syntax(syntax())
-            .thompson(thompson::Config::new().utf8(false))
+            .thompson(thompson::Config::new().utf8(false).nfa_size_limit(Some(size_max)))
             .build_many(patterns)
             .map_err(|error| error.to_string())?;
         let start =

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::answer::{Answer, How, Identified, LIMIT, Prefixes, Protocol, Side};
-use crate::automaton::{Automaton, NONE};
+use crate::automaton::{Automaton, NONE, PATTERN_SIZE_MAX, SIZE_MAX};
 use crate::bytes::{Bytes, Found, Stop};
 use crate::decoder::{Reads, by_first_byte};
 use crate::file::{Carrier, Declared, Error, Pattern, SignatureFile, Vector};
@@ -133,10 +133,29 @@ impl Signatures {
     /// # Errors
     /// The first mistake in the file: of its form, an example that does not do what it should, or patterns that are too large together.
     pub fn built_in_and(text: &str, file: &str) -> Result<Self, Error> {
+        Self::check(text, file)?;
         let read = SignatureFile::parse(text, file)?;
         let signatures = Self::new(Some((&read, file)))?;
         signatures.check_examples(&read, file)?;
         Ok(signatures)
+    }
+
+    /// Checks the form of a signature file, and compiles its patterns by themselves. Much faster than [`built_in_and`](Self::built_in_and),
+    /// which also checks the examples.
+    ///
+    /// # Errors
+    /// The first mistake in the file.
+    pub fn check(text: &str, file: &str) -> Result<(), Error> {
+        let read = SignatureFile::parse(text, file)?;
+        for pattern in &read.patterns {
+            Automaton::new(&[&pattern.regex], PATTERN_SIZE_MAX).map_err(|error| Error {
+                file: file.to_owned(),
+                line: pattern.line,
+                column: pattern.column,
+                message: format!("the pattern is too large ({error}): bound its repetitions"),
+            })?;
+        }
+        Ok(())
     }
 
     fn new(user: Option<(&SignatureFile, &str)>) -> Result<Self, Error> {
@@ -332,7 +351,7 @@ fn add(
 
 fn compile(patterns: &[Compiled]) -> Result<Automaton, String> {
     let regexes: Vec<&str> = patterns.iter().map(|compiled| compiled.pattern.regex.as_str()).collect();
-    Automaton::new(&regexes)
+    Automaton::new(&regexes, SIZE_MAX)
 }
 
 /// Finds the place to blame if the automaton of all patterns grows too large: the largest pattern of a user's.

@@ -184,7 +184,7 @@ fn assert_nameless(one: &[u8], other: &[u8], what: &str) {
 
 #[test]
 fn noise_has_no_name() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
     let rounds: usize = std::env::var("NOISE").ok().and_then(|text| text.parse().ok()).unwrap_or(60_000);
     for _ in 0..rounds {
         let (len, other_len) = (1 + random.below(1_500), 1 + random.below(200));
@@ -194,7 +194,8 @@ fn noise_has_no_name() {
         let other: Vec<u8> = (0..other_len).map(|_| random.next() as u8).collect();
         assert_nameless(&noise, &other, "noise");
         let text: Vec<u8> = noise.iter().map(|byte| b' ' + byte % 95).collect();
-        assert_nameless(&text, &text, "text");
+        let other_text: Vec<u8> = other.iter().map(|byte| b' ' + byte % 95).collect();
+        assert_nameless(&text, &other_text, "text");
         // Small numbers and zeros, as heads of binary protocols have.
         let small: Vec<u8> = noise.iter().map(|byte| if byte & 3 == 0 { byte >> 5 } else { 0 }).collect();
         let _answer = ask(&small, &other, [true; 2]);

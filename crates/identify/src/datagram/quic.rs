@@ -62,9 +62,11 @@ fn negotiation(bytes: &Bytes<'_>) -> Told<Found> {
 
 /// Google's head up to Q043: flags, a connection, a version in letters.
 pub(super) fn google(bytes: &Bytes<'_>) -> Told<Found> {
-    ensure(bytes.u8(0)? & 0x89 == 0x09)?;
+    ensure(bytes.u8(0)? & 0xcb == 0x09)?;
     let version = bytes.be32(9)?;
     ensure(version >> 24 == u32::from(b'Q') && is_google(version))?;
+    // A version is named by the first packets alone.
+    ensure(bytes.u8(13)? < b' ')?;
     Ok(GQUIC.certain())
 }
 

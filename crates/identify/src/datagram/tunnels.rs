@@ -62,7 +62,8 @@ pub(crate) fn openvpn_reset(bytes: &Bytes<'_>) -> Told<()> {
     let replay =
         |at: usize| first(at) && bytes.be32(at + 4).is_ok_and(|time| (0x3a00_0000..0xbb00_0000).contains(&time));
     // Bare: no acknowledgements and number 0, or one acknowledgement with its session.
-    let bare = (len == 14 && bytes.array(9) == Ok([0; 5])) || (len == 26 && bytes.u8(9) == Ok(1));
+    let bare =
+        (len == 14 && bytes.array(9) == Ok([0; 5])) || (len == 26 && bytes.u8(9) == Ok(1) && bytes.be32(22) == Ok(0));
     // Signed: a digest of 16 to 64 bytes, then the packet's number.
     let signed = [16, 20, 28, 32, 48, 64]
         .iter()
@@ -290,7 +291,11 @@ pub(super) fn ayiya(bytes: &Bytes<'_>) -> Told<Found> {
     ensure(operation >> 4 <= 2 && operation & 0xf <= 8 && matches!(next, 41 | 59 | 4))?;
     ensure((0x3a00_0000..0xbb00_0000).contains(&bytes.be32(4)?))?;
     let at = 8 + (1 << (identity >> 4)) + 4 * usize::from(signature >> 4);
-    ensure(next == 59 || (next == 41 && bytes.u8(at)? >> 4 == 6) || (next == 4 && bytes.u8(at)? >> 4 == 4))?;
+    if next == 59 {
+        ensure(bytes.datagram_len() == at)?;
+    } else {
+        ip_packet(bytes, at)?;
+    }
     Ok(AYIYA.certain())
 }
 

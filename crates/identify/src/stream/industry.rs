@@ -74,15 +74,15 @@ pub(super) fn iec104(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
                 let objects = u16::from(count & 0x7f);
                 let content = |size| if count >> 7 == 1 { 3 + objects * size } else { objects * (3 + size) };
                 let fits = objects > 0 && element_size(kind).is_some_and(|size| content(size) + 10 == u16::from(len));
-                // Of other kinds the next frame tells.
-                ensure(fits || (objects > 0 && side.u8(next)? == 0x68))?;
+                // With other kinds, or shorter fields, the place of the next frame tells, or that of the end.
+                if !fits {
+                    match side.u8(next) {
+                        Ok(start) => ensure(start == 0x68 && objects > 0)?,
+                        Err(Stop::No) => side.ends_at(next)?,
+                        Err(Stop::More) => return Err(Stop::More),
+                    }
+                }
             }
-        }
-        // Another frame follows, or nothing.
-        match side.u8(next) {
-            Ok(start) => ensure(start == 0x68)?,
-            Err(Stop::No) => side.ends_at(next)?,
-            Err(Stop::More) => return Err(Stop::More),
         }
         Ok(next)
     };

@@ -113,9 +113,15 @@ pub(super) fn nntp(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
 /// RFC 9051: a tag, then a command.
 pub(super) fn imap(bytes: &Bytes<'_>) -> Told<Found> {
     // The tag ends soon, or this is something else.
-    let space = bytes.find(0, b' ', 14)?;
+    let mut space = 0;
+    loop {
+        match bytes.u8(space)? {
+            b' ' if space > 0 => break,
+            byte if space < 14 && (byte.is_ascii_alphanumeric() || byte == b'.') => space += 1,
+            _ => return Err(Stop::No),
+        }
+    }
     let tag = bytes.slice(0, space)?;
-    ensure(!tag.is_empty() && tag.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.'))?;
     ensure(tag.iter().any(u8::is_ascii_digit))?;
     let (line, _) = bytes.from(space + 1)?.line(0, 256)?;
     ensure(begins(
