@@ -38,5 +38,7 @@ match udp responder 1c 00*16 00 ff ff 00 fe fe fe fe fd fd fd fd 12 34 56 78 00 
 
 protocol openarena-master games
 source GameSpy query protocol, versions 1 and 4
-udp initiator 90 certain (\xfe\xfd[\x00\x09][\x00-\xff]{4}|\\(status|info|basic|rules|players)\\)
+udp initiator 90 certain len=7 \xfe\xfd\x09[\x00-\xff]{4}
+udp initiator 90 certain \xfe\xfd\x00[\x00-\xff]{8}\xff\xff\xff[\x00\x01]
+udp initiator 90 certain \\(status|info|basic|rules|players)\\
 match udp initiator fe fd 09 00 00 00 01

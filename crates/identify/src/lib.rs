@@ -38,6 +38,11 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use answer::{Answer, Confidence, How, Identified, LIMIT, Prefixes, Protocol, Side, Switch};
 pub use file::Error;
 pub use names::{NAME_MAX, NameKind, Names};

@@ -180,7 +180,7 @@ const MINE: &str = "protocol mine test\nsource us\ntcp initiator 90 certain MINE
 #[test]
 fn a_file_of_ones_own() {
     let signatures = Signatures::built_in_and(MINE, "mine.sig").expect("the file is right");
-    let answer = signatures.stream(&Prefixes { initiator: b"MINE7!", ..Prefixes::default() });
+    let answer = signatures.stream(&Prefixes { initiator: b"MINE7! and so on", ..Prefixes::default() });
     let Answer::Is(identified) = answer else { panic!("{answer:?}") };
     assert_eq!((signatures.name(identified.protocol), identified.confidence), ("mine", Confidence::Certain));
     let (_, about) = signatures.protocols().find(|(_, about)| about.name == "mine").expect("it is listed");

@@ -49,6 +49,17 @@ impl Session {
         joined
     }
 
+    /// The payload of the first datagram.
+    pub(crate) fn first_datagram(&self) -> Option<Vec<u8>> {
+        self.datagrams.first().map(|(_, payload)| payload.clone())
+    }
+
+    /// The first segment of one side's stream, if it was captured.
+    pub(crate) fn first_segment(&self, side: usize) -> Vec<u8> {
+        let first = self.segments[side].iter().find(|(offset, ..)| *offset == 0);
+        first.map(|(_, bytes, _)| bytes.clone()).unwrap_or_default()
+    }
+
     /// True if any payload was seen.
     pub(crate) fn speaks(&self) -> bool {
         !self.datagrams.is_empty() || self.segments.iter().any(|segments| !segments.is_empty())
@@ -94,7 +105,6 @@ pub(crate) fn sessions(path: &Path) -> Option<HashMap<Key, Session>> {
         let cut = (payload.len() as u32) < headers.payload_len;
         match headers.transport {
             Transport::Tcp(tcp) if tuple.protocol() == protocol::TCP => {
-                let opens = tcp.flags.0 & 0x12 == 2;
                 let session = sessions.entry(key).or_insert_with(|| Session {
                     // An answer that comes first was called by the other end.
                     opened_by_lower: from_lower != (tcp.flags.0 & 0x12 == 0x12),
@@ -104,7 +114,6 @@ pub(crate) fn sessions(path: &Path) -> Option<HashMap<Key, Session>> {
                 if tcp.flags.0 & 2 != 0 && session.first[side].is_none_or(|_| session.segments[side].is_empty()) {
                     session.first[side] = Some(tcp.seq.wrapping_add(1));
                 }
-                let _ = opens;
                 if payload.is_empty() {
                     continue;
                 }
@@ -216,6 +225,11 @@ fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>>
         found.entry(file.to_owned()).or_default().insert(key, label.to_owned());
     }
     found
+}
+
+/// Returns the labelled captures of a folder, sorted.
+pub(crate) fn files(traces: &Path, folder: &str) -> Vec<String> {
+    labels(traces, folder).into_keys().collect()
 }
 
 /// The agreement on a protocol.

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+#[allow(dead_code)]
 mod judge;
 
 fn main() {

@@ -33,14 +33,16 @@ pub(super) fn rtcp(bytes: &Bytes<'_>) -> Told<Found> {
     let reports = usize::from(first & 0x1f);
     let head = 4 * (words + 1);
     ensure(bytes.be32(4)? != 0)?;
+    // Few reports fit in a datagram, and padding belongs to the last packet.
     let fits = match kind {
-        200 => words >= 6 + 6 * reports,
-        201 => words == 1 + 6 * reports || (words > 1 + 6 * reports && reports == 0 && words < 8),
-        // Feedback (RFC 4585) and extended reports (RFC 3611) stand alone where reduced size is agreed (RFC 5506).
-        205 | 206 => matches!(reports, 1..=4 | 15) && words >= 2,
+        200 => words == 6 + 6 * reports || (reports == 0 && words == 7),
+        201 => words == 1 + 6 * reports,
+        // Feedback (RFC 4585) stands alone where reduced size is agreed (RFC 5506): a picture is lost, a rate is wished.
+        206 if reports == 1 => words == 2 && len == head,
+        206 if reports == 15 => bytes.has(12, b"REMB").is_ok(),
         _ => false,
     };
-    ensure(fits && head <= len && words <= 100)?;
+    ensure(fits && head <= len && first & 0x20 == 0 && (reports <= 4 || kind == 206))?;
     let mut at = head;
     while at < len {
         let (Ok(first), Ok(kind), Ok(words)) = (bytes.u8(at), bytes.u8(at + 1), bytes.be16(at + 2)) else { break };
@@ -50,7 +52,7 @@ pub(super) fn rtcp(bytes: &Bytes<'_>) -> Told<Found> {
         at += 4 * (usize::from(words) + 1);
     }
     // What is encrypted ends with an index and a tag.
-    ensure(at == len || (at == head && len - at >= 8 && kind != 206 && kind != 205) || (at < len && len - at <= 14))?;
+    ensure(at == len || (at == head && len - at >= 8 && kind != 206) || (at < len && len - at <= 14))?;
     Ok(RTCP.likely())
 }
 
