@@ -133,3 +133,11 @@ protocol collectd management
 source collectd binary protocol: the host part comes first
 udp initiator 90 certain \x00\x00\x00[\x06-\x50][a-zA-Z0-9][a-zA-Z0-9.\-]+\x00\x00(\x01\x00\x0c|\x08\x00\x0c)
 match udp initiator 00 00 00 0b "example" 00*2 08 00 0c 12 34 56 78
+
+protocol postgresql
+tcp initiator 90 certain Q\x00\x00.[\x00-\xff](?i:SELECT|INSERT|UPDATE|DELETE|BEGIN|COMMIT|SET|SHOW|CREATE|DROP|START) ?
+match tcp initiator "Q" 00 00 00 12 "SELECT 1 + 1" 00
+
+protocol netbios
+tcp responder 90 certain \x83\x00\x00\x01[\x80-\x83\x8f]
+match tcp responder 83 00 00 01 8f

@@ -29,6 +29,7 @@ pub(crate) const DECODERS: &[DatagramDecoder] = &[
     decoder(STRONG, &[0x00..=0x7f], quic::google),
     decoder(STRONG, ANY, local::netbios),
     decoder(STRONG, ANY, local::dns),
+    several(u8::MAX, ANY, local::dns_or_llmnr),
     decoder(STRONG, &[20..=26], network::dtls),
     decoder(STRONG, &[0..=0x3f], voice::stun),
     decoder(STRONG, &[1..=2], local::dhcp),

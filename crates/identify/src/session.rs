@@ -15,8 +15,8 @@ const RTP_RUN: u8 = 3;
 pub struct DatagramState {
     rtp: [RtpRun; 2],
     utp: [UtpEnd; 2],
-    /// A protocol that needs several datagrams, and how many fitted.
-    pending: Option<(Protocol, u8)>,
+    /// A protocol that needs several datagrams, how many fitted, and the side of the first.
+    pending: Option<(Protocol, u8, Side)>,
     answer: Option<Identified>,
     gave_up: bool,
     seen: u8,
@@ -61,15 +61,20 @@ impl DatagramState {
     pub(crate) fn advance(&mut self, found: Option<(Identified, u8)>, side: Side, bytes: &Bytes<'_>) -> Answer {
         self.seen = self.seen.saturating_add(1);
         if let Some((identified, repeats)) = found {
-            let count = match self.pending {
-                Some((protocol, count)) if protocol == identified.protocol => count + 1,
-                _ => 1,
+            let (count, first) = match self.pending {
+                Some((protocol, count, first)) if protocol == identified.protocol => (count.saturating_add(1), first),
+                _ => (1, side),
             };
+            if identified.protocol == protocol::LLMNR && repeats > 1 && first != side {
+                // Question and answer in one session: the question went to one host.
+                let (protocol, confidence) = (protocol::DNS, Confidence::Likely);
+                return Answer::Is(Identified { protocol, confidence, how: How::Datagrams });
+            }
             if count >= repeats {
                 let how = if repeats > 1 { How::Datagrams } else { identified.how };
                 return Answer::Is(Identified { how, ..identified });
             }
-            self.pending = Some((identified.protocol, count));
+            self.pending = Some((identified.protocol, count, first));
         }
         let several =
             |protocol| Answer::Is(Identified { protocol, confidence: Confidence::Likely, how: How::Datagrams });
@@ -87,7 +92,7 @@ impl DatagramState {
         let guess = |protocol| Answer::Is(Identified { protocol, confidence: Confidence::Guess, how: How::Datagrams });
         match self.pending {
             _ if self.rtp.iter().any(|run| run.run == RTP_RUN - 1) => guess(protocol::RTP),
-            Some((protocol, _)) => guess(protocol),
+            Some((protocol, ..)) => guess(protocol),
             None => Answer::Unknown,
         }
     }

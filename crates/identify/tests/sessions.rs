@@ -222,3 +222,20 @@ fn mistakes_have_a_place() {
     let error = Signatures::built_in_and("source us\n", "mine.sig").expect_err("it has no protocol");
     assert!(error.message.contains("must come first"), "{error}");
 }
+
+/// A bare question is of DNS if its answer comes in the same session. Otherwise it went to many hosts.
+#[test]
+fn dns_and_llmnr_share_a_format() {
+    let question = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x011\x0210\x07in-addr\x04arpa\0\0\x0c\0\x01";
+    let answer =
+        [&b"\x12\x34\x80\0\0\x01\0\x01\0\0\0\0"[..], &question[12..], b"\xc0\x0c\0\x0c\0\x01\0\0\0\x3c\0\x03\x01a\0"]
+            .concat();
+    let mut state = DatagramState::default();
+    assert_eq!(SIGNATURES.datagram(&mut state, Side::Initiator, question), Answer::More);
+    assert_eq!(SIGNATURES.datagram(&mut state, Side::Initiator, question), Answer::More);
+    assert_eq!(SIGNATURES.datagrams_end(&state).protocol(), Some(protocol::LLMNR));
+    assert_eq!(SIGNATURES.datagram(&mut state, Side::Responder, &answer).protocol(), Some(protocol::DNS));
+    let mut state = DatagramState::default();
+    assert_eq!(SIGNATURES.datagram(&mut state, Side::Initiator, &answer), Answer::More);
+    assert_eq!(SIGNATURES.datagrams_end(&state).protocol(), Some(protocol::LLMNR));
+}

@@ -1,9 +1,9 @@
 //! Sessions out of captures, and the comparison with nDPI's labels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -162,6 +162,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("IMAPS", "imap"),
     ("Skype_Teams", "knxnet_ip"),
     ("NOE", "tftp"),
+    ("TLS", "http2"),
 ];
 
 /// Services in nDPI's list.
@@ -184,6 +185,7 @@ const SERVICES: &[&str] = &[
     "Instagram",
     "Telegram_IP",
     "Unknown",
+    "",
 ];
 
 impl Opinion {
@@ -206,12 +208,69 @@ fn is_error(label: &str, ours: &str) -> bool {
     ERRORS.iter().any(|(theirs, truth)| first == Some(theirs) && *truth == ours)
 }
 
+/// Reads which flows of nDPI's own captures it named otherwise than by their payload: by ports, addresses, or not at all.
+fn not_by_payload(traces: &Path) -> HashSet<(String, Key)> {
+    let mut found = HashSet::new();
+    let Some(archive) = unpack(&traces.join("labels/ndpi.tar.zst")) else { return found };
+    for (name, text) in files_of_tar(&archive) {
+        let Some(capture) = name.strip_prefix("ndpi/").and_then(|name| name.strip_suffix(".out")) else { continue };
+        for line in String::from_utf8_lossy(text).lines() {
+            let mut words = line.split_whitespace();
+            let _number = words.next();
+            let number = match words.next() {
+                Some("TCP") => protocol::TCP,
+                Some("UDP") => protocol::UDP,
+                _ => continue,
+            };
+            let (one, _arrow, other) = (words.next(), words.next(), words.next());
+            let by_payload = line.contains("[Confidence: DPI]") || line.contains("[Confidence: DPI (");
+            let ends = one.and_then(end_of).zip(other.and_then(end_of));
+            if let (Some((one, other)), false) = (ends, by_payload) {
+                found.insert((format!("apps/{capture}"), (number, one.min(other), one.max(other))));
+            }
+        }
+    }
+    found
+}
+
+/// Reads `10.0.0.1:80` or `[2001:db8::1]:80`.
+fn end_of(text: &str) -> Option<(IpAddr, u16)> {
+    let (address, port) = text.rsplit_once(':')?;
+    Some((address.trim_matches(['[', ']']).parse().ok()?, port.parse().ok()?))
+}
+
+fn unpack(path: &Path) -> Option<Vec<u8>> {
+    let mut decoder = zstd::stream::read::Decoder::new(File::open(path).ok()?).ok()?;
+    decoder.window_log_max(27).ok()?;
+    let mut bytes = Vec::new();
+    decoder.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The files of an archive in tar's oldest form: heads of 512 bytes with a name and a size in octal digits.
+fn files_of_tar(archive: &[u8]) -> Vec<(String, &[u8])> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(head) = archive.get(at..at + 512).filter(|head| head[0] != 0) {
+        let text = |range: std::ops::Range<usize>| {
+            String::from_utf8_lossy(&head[range]).trim_end_matches(['\0', ' ']).to_owned()
+        };
+        let len = usize::from_str_radix(&text(124..136), 8).unwrap_or(0);
+        if let Some(content) = archive.get(at + 512..at + 512 + len) {
+            found.push((text(0..100), content));
+        }
+        at += 512 + len.next_multiple_of(512);
+    }
+    found
+}
+
 /// Reads the labels of each file of a folder.
 fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>> {
     let file = File::open(traces.join("labels/flows_ndpi42.tsv.zst")).expect("the labels are there");
     let mut decoder = zstd::stream::read::Decoder::new(file).expect("they are compressed");
     decoder.window_log_max(27).expect("a window of 128 MiB is one");
     let mut found: BTreeMap<String, HashMap<Key, String>> = BTreeMap::new();
+    let guessed = not_by_payload(traces);
     for line in BufReader::new(decoder).lines().skip(1) {
         let line = line.expect("they are text");
         let fields: Vec<&str> = line.split('\t').collect();
@@ -222,7 +281,9 @@ fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>>
         let end = |address: &str, port: &str| Some((address.parse::<IpAddr>().ok()?, port.parse::<u16>().ok()?));
         let (Some(one), Some(other)) = (end(src, sport), end(dst, dport)) else { continue };
         let key = (number.parse().expect("6 or 17"), one.min(other), one.max(other));
-        found.entry(file.to_owned()).or_default().insert(key, label.to_owned());
+        let guessed = guessed.contains(&(file.to_owned(), key));
+        let label = if guessed { String::new() } else { label.to_owned() };
+        found.entry(file.to_owned()).or_default().insert(key, label);
     }
     found
 }

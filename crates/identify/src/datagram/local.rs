@@ -25,7 +25,22 @@ pub(super) fn dns(bytes: &Bytes<'_>) -> Told<Found> {
         }
     }
     ensure(is_response || message.flags & 0xf == 0)?;
+    ensure(!is_bare(&message))?;
     Ok(DNS.certain())
+}
+
+/// A bare message that may be of DNS or of LLMNR. Answers of LLMNR lie in a session of their own, as questions go to many hosts.
+pub(super) fn dns_or_llmnr(bytes: &Bytes<'_>) -> Told<Found> {
+    let message = Message::read(bytes, 0)?;
+    ensure(message.id != 0 && is_bare(&message))?;
+    Ok(LLMNR.guess())
+}
+
+/// True without any flag, authority or extension: resolvers ask for recursion or have extensions, and servers say what they are.
+const fn is_bare(message: &Message) -> bool {
+    let [questions, answers, authorities, more] = message.counts;
+    let is_alone = questions == 1 && authorities == 0 && more == 0;
+    is_alone && (message.flags == 0 && answers == 0 || message.flags == 0x8000 && answers > 0)
 }
 
 /// RFC 1002: names of 32 letters from A to P, in the name service (section 4.2) and in datagrams (section 4.4).

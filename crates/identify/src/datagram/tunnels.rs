@@ -270,6 +270,12 @@ pub(super) fn capwap(bytes: &Bytes<'_>) -> Told<Found> {
     let bits = bytes.be24(1)?;
     ensure(bits >> 9 & 0x1f <= 3)?;
     ensure(bytes.be32(4)? & 0xffff_0007 == 0)?;
+    // Data that keep a path alive: one element with the session.
+    if bytes.u8(3)? & 8 != 0 {
+        ensure(usize::from(bytes.be16(head)?) + head == bytes.datagram_len())?;
+        bytes.has(head + 2, &[0, 35, 0, 16])?;
+        return Ok(CAPWAP.certain());
+    }
     // A control message: an enterprise of zero, a kind, a sequence, a length.
     ensure(bytes.be24(head)? == 0 || bytes.be24(head)? == 0x33_f0)?;
     ensure((1..=26).contains(&bytes.u8(head + 3)?))?;
@@ -284,18 +290,14 @@ pub(super) fn capwap(bytes: &Bytes<'_>) -> Told<Found> {
     Ok(CAPWAP.certain())
 }
 
-/// The draft's section 4: an identity, a signature, and what follows.
+/// The draft's section 4: an identity, a signature, and a packet of IP. Signs of life without one have too little that is fixed.
 pub(super) fn ayiya(bytes: &Bytes<'_>) -> Told<Found> {
     let [identity, signature, operation, next] = bytes.array(0)?;
     ensure(matches!(identity, 0x41..=0x44) && matches!(signature >> 4, 0 | 4 | 5 | 8) && signature & 0xf <= 4)?;
-    ensure(operation >> 4 <= 2 && operation & 0xf <= 8 && matches!(next, 41 | 59 | 4))?;
+    ensure(operation >> 4 <= 2 && operation & 0xf <= 8 && matches!(next, 41 | 4))?;
     ensure((0x3a00_0000..0xbb00_0000).contains(&bytes.be32(4)?))?;
     let at = 8 + (1 << (identity >> 4)) + 4 * usize::from(signature >> 4);
-    if next == 59 {
-        ensure(bytes.datagram_len() == at)?;
-    } else {
-        ip_packet(bytes, at)?;
-    }
+    ip_packet(bytes, at)?;
     Ok(AYIYA.certain())
 }
 

@@ -1,6 +1,6 @@
 //! Databases, caches, queues.
 
-use crate::bytes::{Bytes, Found, Stop, Told, ensure, is_printable};
+use crate::bytes::{Bytes, Found, Stop, Told, either, ensure, is_printable};
 use crate::protocol::{CASSANDRA, DRDA, KAFKA, MEMCACHED, MONGODB, MQTT, MYSQL, ORACLE, POSTGRESQL, TDS, ZOOKEEPER};
 
 /// The greeting or the refusal of a server, or the answer of a client.
@@ -109,6 +109,23 @@ pub(super) fn mongodb(bytes: &Bytes<'_>) -> Told<Found> {
         }
     }
     Ok(MONGODB.certain())
+}
+
+/// Heads of packets on both sides: a request and an answer.
+pub(super) fn tds_heads(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
+    let head = |side: &Bytes<'_>| {
+        let (kind, status, len) = (side.u8(0)?, side.u8(1)?, side.be16(2)?);
+        ensure(status <= 0x1f && (8..=32_767).contains(&len) && side.u8(7)? == 0)?;
+        Ok((kind, len))
+    };
+    let (request, _) = head(bytes)?;
+    ensure(matches!(request, 1..=3 | 6..=8 | 0x0e..=0x12))?;
+    ensure(answer.u8(0)? == 4)?;
+    let (_, len) = head(answer)?;
+    ensure(answer.u8(1)? <= 1 && len > 8)?;
+    // The answer begins with a token.
+    ensure(matches!(answer.u8(8)?, 0 | 0x79 | 0x81 | 0xa0..=0xae | 0xd1..=0xd7 | 0xe2..=0xee | 0xfd..=0xff))?;
+    Ok(TDS.likely())
 }
 
 /// A packet that opens a session: a pre-login, a login, or the answer to one.
@@ -254,7 +271,7 @@ pub(super) fn oracle(bytes: &Bytes<'_>) -> Told<Found> {
     ensure((8..=4_096).contains(&len))?;
     bytes.has(2, &[0, 0])?;
     let kind = bytes.u8(4)?;
-    ensure(matches!(kind, 1 | 2 | 4 | 5 | 11))?;
+    ensure(matches!(kind, 1 | 2 | 4..=6 | 11))?;
     ensure(bytes.u8(5)? <= 0x20)?;
     bytes.has(6, &[0, 0])?;
     match kind {
@@ -269,6 +286,16 @@ pub(super) fn oracle(bytes: &Bytes<'_>) -> Told<Found> {
         // Refusals and redirections in brackets.
         4 => ensure(bytes.be16(10)? + 12 == len && bytes.u8(12)? == b'(')?,
         5 => ensure(bytes.be16(8)? + 10 == len && bytes.u8(10)? == b'(')?,
+        // Data: flags, and another packet behind it or nothing.
+        6 => {
+            ensure(len > 10 && matches!(bytes.be16(8)?, 0 | 0x40 | 0x20 | 0x2000 | 0x0800))?;
+            let next = usize::from(len);
+            either(bytes.ends_at(next), || {
+                bytes.has(next + 2, &[0, 0])?;
+                ensure(matches!(bytes.u8(next + 4)?, 6 | 12) && bytes.be16(next)? >= 8)?;
+                bytes.has(next + 6, &[0, 0])
+            })?;
+        }
         // Resend has nothing else: the length.
         _ => return Err(Stop::No),
     }

@@ -67,6 +67,12 @@ struct RequestLine<'a> {
 }
 
 fn request_line<'a>(bytes: &Bytes<'a>) -> Told<RequestLine<'a>> {
+    // RFC 9112, section 2.2: an empty line may come first.
+    if bytes.u8(0)? == b'\r' {
+        bytes.has(0, b"\r\n")?;
+        let line = request_line(&bytes.from(2)?)?;
+        return Ok(RequestLine { end: line.end + 2, ..line });
+    }
     // The method's end is near in all that is no request, or something else than letters comes first.
     let mut len = 0;
     loop {

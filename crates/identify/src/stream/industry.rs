@@ -34,8 +34,15 @@ pub(super) fn modbus(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
         return Ok(MODBUS.certain());
     }
     let (same_number, answer_len, same_unit, same_function) = head(answer)?;
-    ensure(number == same_number && unit == same_unit && same_function & 0x7f == function)?;
+    ensure(unit == same_unit && matches!(same_function & 0x7f, 1..=8 | 11 | 12 | 15..=17 | 20..=24 | 43 | 90))?;
     ensure(same_function < 0x80 || answer_len == 3)?;
+    // In a session that is picked up the answer may be to an earlier request.
+    ensure(number.wrapping_sub(same_number).wrapping_add(16) <= 32)?;
+    ensure(number != same_number || same_function & 0x7f == function)?;
+    // Values: as many bytes as are counted.
+    if matches!(same_function, 1..=4) {
+        ensure(u16::from(answer.u8(8)?) + 3 == answer_len)?;
+    }
     Ok(MODBUS.certain())
 }
 
