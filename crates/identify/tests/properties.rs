@@ -7,8 +7,13 @@ use proptest::prelude::*;
 
 static SIGNATURES: LazyLock<Signatures> = LazyLock::new(Signatures::built_in);
 
-/// The examples of the built-in files: both sides of a stream; and datagrams.
-fn examples() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+/// The examples of the built-in files: sides of streams, and datagrams.
+struct Examples {
+    streams: Vec<Vec<u8>>,
+    datagrams: Vec<Vec<u8>>,
+}
+
+fn examples() -> Examples {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/signatures");
     let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder).expect("the folder is there") {
@@ -20,10 +25,10 @@ fn examples() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
             if carrier == "tcp" { &mut streams } else { &mut datagrams }.push(bytes(rest));
         }
     }
-    (streams, datagrams)
+    Examples { streams, datagrams }
 }
 
-static EXAMPLES: LazyLock<(Vec<Vec<u8>>, Vec<Vec<u8>>)> = LazyLock::new(examples);
+static EXAMPLES: LazyLock<Examples> = LazyLock::new(examples);
 
 /// Reads the bytes of an example, more simply than the crate does.
 fn bytes(text: &str) -> Vec<u8> {
@@ -89,7 +94,7 @@ fn ask_in_pieces(initiator: &[u8], responder: &[u8], cuts: &[(bool, usize)]) -> 
 }
 
 fn stream() -> impl Strategy<Value = Vec<u8>> {
-    let example = (0..EXAMPLES.0.len()).prop_map(|index| EXAMPLES.0[index].clone());
+    let example = (0..EXAMPLES.streams.len()).prop_map(|index| EXAMPLES.streams[index].clone());
     let changed = (example.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, byte)| {
         let at = at.index(bytes.len());
         bytes[at] = byte;
@@ -135,7 +140,7 @@ proptest! {
 
     #[test]
     fn any_datagram_is_taken(index in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
-        let mut bytes = EXAMPLES.1[index.index(EXAMPLES.1.len())].clone();
+        let mut bytes = EXAMPLES.datagrams[index.index(EXAMPLES.datagrams.len())].clone();
         let at = at.index(bytes.len());
         bytes[at] = byte;
         bytes.truncate(cut.index(bytes.len() + 1));
