@@ -8,6 +8,7 @@ mod config;
 mod defrag;
 mod efsm;
 mod functions;
+mod identify;
 mod iptables;
 mod parse;
 mod rss;
@@ -21,6 +22,7 @@ pub use config::config;
 pub use defrag::defrag;
 pub use efsm::efsm;
 pub use functions::functions;
+pub use identify::identify;
 pub use iptables::iptables;
 pub use parse::parse;
 
@@ -28,7 +30,7 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -39,4 +41,5 @@ pub const CHECKS: [(&str, Check); 10] = [
     ("efsm", efsm),
     ("iptables", iptables),
     ("defrag", defrag),
+    ("identify", identify),
 ];

@@ -32,6 +32,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("efsm", programs()),
         ("iptables", rule_sets()),
         ("defrag", fragments()),
+        ("identify", sessions()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -56,6 +57,24 @@ fn programs() -> Vec<Vec<u8>> {
     ];
     let packets: Vec<u8> = (0..96_u8).map(|at| at.wrapping_mul(37)).collect();
     all.iter().map(|text| [text.as_bytes(), &[0], &packets].concat()).collect()
+}
+
+/// Streams, datagrams and signature files, each with its kind in front.
+fn sessions() -> Vec<Vec<u8>> {
+    let stream = |initiator: &[u8], responder: &[u8]| [&[0, initiator.len() as u8, 3], initiator, responder].concat();
+    let datagram = |payload: &[u8]| [&[1, payload.len() as u8], payload].concat();
+    let file = "# c\nprotocol mine test\nsource us\ntcp initiator 90 certain MINE[0-9]+\nudp either 50 guess len=4..9 size=be16@2+4 \\x01\\x02..\nmatch tcp initiator \"MINE1\"\nmiss udp responder 01 02*3 \"a\\r\\x41\"\n";
+    vec![
+        stream(b"GET /a HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", b"HTTP/1.1 101 a\r\n\r\n"),
+        stream(b"EHLO a\r\nSTARTTLS\r\n", b"220 a ESMTP\r\n250-a\r\n250 STARTTLS\r\n220 go\r\n"),
+        stream(b"\x05\x01\x00\x05\x01\x00\x01\x0a\0\0\x01\0\x50", b"\x05\x00\x05\x00\x00\x01\0\0\0\0\0\0"),
+        stream(b"a1 CAPABILITY\r\na2 STARTTLS\r\n", b"* OK IMAP4 ready\r\na1 OK\r\na2 OK go\r\n"),
+        stream(&[&[22, 3, 1, 0, 60, 1, 0, 0, 56, 3, 3][..], &[7; 54]].concat(), b"\x16\x03\x03\x00\x04"),
+        stream(b"\0\0\0\x08\x04\xd2\x16\x2f", b"S"),
+        datagram(b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01"),
+        datagram(&[&[0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9][..], &[7; 20]].concat()),
+        [&[2], file.as_bytes()].concat(),
+    ]
 }
 
 /// Datagrams in fragments, in order and not, with copies and overlaps, for each policy and both limits.
