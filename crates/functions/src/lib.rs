@@ -31,6 +31,7 @@ pub mod firewall;
 pub mod flow_buffer;
 pub mod heavy_hitter;
 mod http;
+pub mod identify;
 pub mod ipsec;
 mod list;
 pub mod load_balancer;

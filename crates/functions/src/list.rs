@@ -66,6 +66,8 @@ pub fn each(visit: &mut impl Visitor) {
     visit.visit::<crate::flow_buffer::FlowBuffer>();
     #[cfg(feature = "asset-monitor")]
     visit.visit::<crate::asset_monitor::AssetMonitor>();
+    #[cfg(feature = "identify")]
+    visit.visit::<crate::streams::Streams<crate::identify::Identify>>();
     #[cfg(feature = "stream-match")]
     visit.visit::<crate::streams::Streams<crate::stream_match::StreamMatch>>();
     #[cfg(feature = "efsm")]

@@ -174,9 +174,9 @@ impl StreamFunction for StreamMatch {
 impl Catalogued for Streams<StreamMatch> {
     type Config = Config;
 
-    const CRAMPED: &'static str = "patterns = [\"GET \"]\nstreams = { flows = 64, flows_v6 = 64, memory = 1 }";
+    const CRAMPED: &'static str = "patterns = [\"GET \"]\nstreams = { flows = 64, flows_v6 = 64 }";
     const SMALL: &'static str =
-        "patterns = [\"HTTP/1\", \"ssl\"]\naction = \"drop\"\nstreams = { flows = 1000, flows_v6 = 1000, memory = 1 }";
+        "patterns = [\"HTTP/1\", \"ssl\"]\naction = \"drop\"\nstreams = { flows = 1000, flows_v6 = 1000 }";
 
     fn from_config(config: Config) -> Self {
         Self::new(StreamMatch::new(&config.patterns, config.action), &config.streams)

@@ -7,6 +7,7 @@
 mod config;
 mod conversation;
 mod hearing;
+mod keeper;
 mod meta;
 
 use core::fmt::Debug;
@@ -22,7 +23,7 @@ pub use stream::{Deviation, End, Gap};
 
 pub use self::config::{STREAM_KEYS, StreamConfig, StreamKeys};
 pub use self::conversation::Conversation;
-pub use self::hearing::{Hearing, Said, Tallies};
+pub use self::hearing::{Beginning, Hearing, Said, Tallies};
 pub use self::meta::Portion;
 pub use crate::tracking::Direction;
 use crate::tracking::{Cause, Outcome, Rules};
@@ -39,6 +40,10 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// The name, summary, configuration keys and drop reasons. [`sharing`](Description::sharing) is [`Streams`](nf::Sharing::Streams), and
     /// the keys have [`STREAM_KEYS`] among them.
     const DESCRIPTION: Description;
+
+    /// How many bytes of the beginning of each side are kept, at most [`BEGINNING_MAX`], while the function listens to that side.
+    /// [`Hearing::beginnings`] has them.
+    const KEEPS: usize = 0;
 
     /// The number of counters that [`Hearing::count`] may name.
     fn counters(&self) -> usize {
@@ -62,6 +67,16 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     ) -> Option<Report> {
         None
     }
+}
+
+/// The most bytes of each side's beginning that can be kept.
+pub const BEGINNING_MAX: usize = 4096;
+
+/// The memory of the sessions of one table. Two pools, since one of them is locked while the function hears early segments.
+#[derive(Debug)]
+pub struct Pools {
+    early: Pool,
+    kept: Pool,
 }
 
 /// A session as it begins.
@@ -132,7 +147,7 @@ impl<F: StreamFunction> Streams<F> {
 impl<F: StreamFunction> NetworkFunction for Streams<F> {
     type Meta = Portion;
     type Flow = Conversation<F::Flow>;
-    type Shared<M: Memory> = Pool;
+    type Shared<M: Memory> = Pools;
     type Speed = Plain;
 
     const DESCRIPTION: Description = F::DESCRIPTION;
@@ -154,8 +169,8 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         self.sizing
     }
 
-    fn shared<M: Memory>(&self, _memory: &M) -> Pool {
-        Pool::new(&self.budget)
+    fn shared<M: Memory>(&self, _memory: &M) -> Pools {
+        Pools { early: Pool::new(&self.budget), kept: Pool::new(&self.budget) }
     }
 
     #[inline(always)]
@@ -212,14 +227,15 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
 
     fn conclude<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<Self::Flow, M> {
         let mut flow = *flow;
-        self.look_ahead(cx.shared, cx.now(), &mut flow);
+        self.look_ahead(cx.shared, cx.counts(), cx.now(), &mut flow);
         Ok(flow)
     }
 
     fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let empty = PacketCounts::default();
         let tallies = Tallies::new(cx.counts().unwrap_or(&empty));
-        let mut sessions = flows.all().map(|(key, flow)| (flow.as_opened(key), flow.own));
+        let alive = flows.alive().filter(|(_, flow)| !flow.is_closed());
+        let mut sessions = alive.map(|(key, flow)| (flow.as_opened(key), flow.own));
         Ok(self.function.report(&mut sessions, &tallies))
     }
 

@@ -225,7 +225,7 @@ impl<N: Function> Bench<'_, N> {
             shared: local_fingerprint(&**self.nf, place.shared()).value(),
             was_full: counters.was_full(),
             opened: counters.opened,
-            counts: Inspect::packet_counts(&instance).totals(),
+            counts: instance.packet_counts_at(self.nf, now).totals(),
         }
     }
 
@@ -331,7 +331,7 @@ impl<N: Function> Bench<'_, N> {
             let first = instance.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
             compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
         }
-        compare_counts(&oracle.counts, &instance.packet_counts())?;
+        compare_counts(&oracle.counts, &instance.packet_counts_at(self.nf, now))?;
         Ok(agreement)
     }
 
@@ -354,7 +354,7 @@ impl<N: Function> Bench<'_, N> {
         if replicas == 0 {
             compare_flows::<N>(&oracle.flows, &sorted(instance.flows(now).into_iter()), "all shards")?;
         }
-        compare_counts(&oracle.counts, &instance.packet_counts())
+        compare_counts(&oracle.counts, &instance.packet_counts_at(self.nf, now))
     }
 
     fn run_shared(
@@ -397,13 +397,13 @@ impl<N: Function> Bench<'_, N> {
             }
             replay.workers[0].process(&mut batch);
             observe(&mut batch, self.trace, &mut expected);
-            counts.add(&replay.packet_counts());
+            counts.add(&replay.packet_counts_at(self.nf, now));
             let replayed = replay.workers[0].place();
             compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
             let expected = local_fingerprint(&**self.nf, replayed.shared()).value();
             shared.into_iter().try_for_each(|shared| compare_shared(expected, shared))?;
         }
-        compare_counts(&counts.totals(), &instance.packet_counts())?;
+        compare_counts(&counts.totals(), &instance.packet_counts_at(self.nf, now))?;
         compare_packets(&expected, packets)
     }
 

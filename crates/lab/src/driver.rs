@@ -185,7 +185,7 @@ impl<N: NetworkFunction> Driver<N> {
         let entries = || -> nf::Entries<'_, N> {
             let concluded = |(key, flow, deadline, _)| {
                 let flow = match N::READS_FRAMES {
-                    true => nf::local_conclusion(&self.function, &self.shared, &flow, self.now),
+                    true => nf::local_conclusion(&self.function, &self.shared, &flow, self.now, None),
                     false => flow,
                 };
                 (key, flow, deadline)

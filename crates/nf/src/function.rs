@@ -248,8 +248,9 @@ pub trait NetworkFunction:
         Ok(())
     }
 
-    /// The flow as the [report](Self::report) sees it at the end of a run, which doesn't end it. Functions over streams look ahead here at
-    /// what would be told at the flow's end. It must change nothing else, and is called only for functions that
+    /// The flow as if it ended now. The engine calls it at the end of a run, for the [report](Self::report) and the counters: it takes nothing
+    /// but a copy, and what [`Context::count`] counts here counts for flows past their deadline. Functions over streams look ahead at what
+    /// would be told at the flow's end. It must change no shared state, and is called only for functions that
     /// [read frames](Self::READS_FRAMES).
     ///
     /// # Errors
@@ -327,11 +328,6 @@ impl<'a, N: NetworkFunction> FlowList<'a, N> {
         (self.entries)().filter_map(move |(key, flow, deadline)| (deadline > now).then_some((key, flow)))
     }
 
-    /// Iterates over all flows that [`expire`](NetworkFunction::expire) was not called for yet, in no particular order.
-    pub fn all(&self) -> impl Iterator<Item = (KeyOf<N>, N::Flow)> + use<'a, N> {
-        (self.entries)().map(|(key, flow, _)| (key, flow))
-    }
-
     /// Iterates over the flows past their deadline that [`expire`](NetworkFunction::expire) was not called for yet. Engines differ in which
     /// flows these are, so a report must be the same whether a flow is listed here or was expired.
     pub fn lapsed(&self) -> impl Iterator<Item = N::Flow> + use<'a, N> {
@@ -340,10 +336,16 @@ impl<'a, N: NetworkFunction> FlowList<'a, N> {
     }
 }
 
-/// The flow as the report sees it, with shared state that one core owns.
+/// The flow as if it ended now, with shared state that one core owns. Its counts go to `counts`.
 #[must_use]
-pub fn local_conclusion<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, flow: &N::Flow, now: Nanos) -> N::Flow {
-    let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0));
+pub fn local_conclusion<N: NetworkFunction>(
+    nf: &N,
+    shared: &N::Shared<Local>,
+    flow: &N::Flow,
+    now: Nanos,
+    counts: Option<&PacketCounts>,
+) -> N::Flow {
+    let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0)).counting(counts);
     match nf.conclude(&mut cx, flow) {
         Ok(flow) => flow,
         Err(never) => match never {},

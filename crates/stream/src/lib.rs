@@ -36,10 +36,12 @@
 extern crate alloc;
 extern crate std;
 
+mod kept;
 mod policy;
 mod pool;
 mod side;
 
+pub use kept::Kept;
 pub use policy::Policy;
 pub use pool::{BLOCK_BYTES, Budget, Pool};
 pub use side::{Deviation, End, Event, Gap, Limits, Segment, Side, Taken};

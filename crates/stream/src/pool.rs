@@ -137,6 +137,18 @@ impl Block {
         self.data[usize::from(self.start)..][..new.len()].copy_from_slice(new);
     }
 
+    /// The number of bytes that can be added at the end.
+    pub(crate) const fn room(&self) -> usize {
+        BLOCK_BYTES - self.start as usize - self.len as usize
+    }
+
+    /// Adds bytes at the end, at most [`room`](Self::room).
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        let end = usize::from(self.start) + usize::from(self.len);
+        self.data[end..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u16;
+    }
+
     /// Keeps only the first `count` bytes.
     pub(crate) fn cut(&mut self, count: usize) {
         debug_assert!(count <= self.len());

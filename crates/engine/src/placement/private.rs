@@ -78,9 +78,19 @@ impl<N: NetworkFunction> Private<N> {
     /// Iterates over all entries, each flow as the function's report at `now` sees it.
     pub(crate) fn concluded<'a>(&'a self, nf: &'a N, now: Nanos) -> impl Iterator<Item = FlowState<N>> + 'a {
         self.tables.flows(Nanos(0)).map(move |state| {
-            let flow = if N::READS_FRAMES { local_conclusion(nf, &self.shared, &state.flow, now) } else { state.flow };
+            let flow =
+                if N::READS_FRAMES { local_conclusion(nf, &self.shared, &state.flow, now, None) } else { state.flow };
             FlowState { flow, ..state }
         })
+    }
+
+    /// Counts what the ends of flows past their deadline would, if the function counts that.
+    pub(crate) fn count_lapsed(&self, nf: &N, now: Nanos, counts: &PacketCounts) {
+        if N::READS_FRAMES {
+            for FlowState { flow, .. } in self.tables.flows(Nanos(0)).filter(|state| state.deadline <= now) {
+                let _ = local_conclusion(nf, &self.shared, &flow, now, Some(counts));
+            }
+        }
     }
 
     /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.

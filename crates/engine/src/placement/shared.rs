@@ -43,6 +43,9 @@ pub(crate) trait Whole<N: NetworkFunction> {
         self.flows(nf, Nanos(0))
     }
 
+    /// Counts what the ends of flows past their deadline would, if the function counts that.
+    fn count_lapsed(&self, _nf: &N, _now: Nanos, _counts: &PacketCounts) {}
+
     /// The function's report on `flows`, the flows of all cores, and `counts`, what they have counted.
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report>;
 

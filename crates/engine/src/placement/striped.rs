@@ -120,6 +120,10 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.concluded(nf, now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
+    fn count_lapsed(&self, nf: &N, now: Nanos, counts: &PacketCounts) {
+        self.each(|state| state.count_lapsed(nf, now, counts));
+    }
+
     fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
         // If packet sets share state, there is only one stripe.
         self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared(), counts))

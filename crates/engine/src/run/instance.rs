@@ -142,6 +142,9 @@ pub trait Inspect<N: NetworkFunction> {
     /// What all cores have counted, if the function [counts](NetworkFunction::COUNTS): each packet once.
     fn packet_counts(&self) -> PacketCounts;
 
+    /// The same with the ends of flows whose deadline has passed by `now`: engines differ in which of these have ended.
+    fn packet_counts_at(&self, nf: &N, now: Nanos) -> PacketCounts;
+
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
@@ -218,7 +221,12 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
             let all = P::parts(this).flat_map(|part| part.concluded(nf, now));
             Box::new(all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
         };
-        local_report(nf, &FlowList::new(&entries, now), P::parts(this).next()?.shared(), &this.packet_counts())
+        local_report(
+            nf,
+            &FlowList::new(&entries, now),
+            P::parts(this).next()?.shared(),
+            &this.packet_counts_at(nf, now),
+        )
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -245,6 +253,12 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
         total
     }
 
+    fn packet_counts_at(&self, nf: &N, now: Nanos) -> PacketCounts {
+        let total = self.packet_counts();
+        P::parts(self).for_each(|part| part.count_lapsed(nf, now, &total));
+        total
+    }
+
     fn memory_bytes(&self) -> usize {
         self.workers.iter().flat_map(|worker| worker.place().tables()).map(Private::memory_bytes).sum()
     }
@@ -256,7 +270,7 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
         let all = self.workers[0].place().whole().concluded(nf, now).into_iter();
         let all: Vec<_> = all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
-        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now), &self.packet_counts())
+        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now), &self.packet_counts_at(nf, now))
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -278,6 +292,12 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
     fn packet_counts(&self) -> PacketCounts {
         let mut total = PacketCounts::new(self.nf.counters());
         self.workers.iter().for_each(|worker| worker.place().whole().add_counts(&mut total));
+        total
+    }
+
+    fn packet_counts_at(&self, nf: &N, now: Nanos) -> PacketCounts {
+        let total = self.packet_counts();
+        self.workers[0].place().whole().count_lapsed(nf, now, &total);
         total
     }
 
@@ -314,6 +334,11 @@ impl<N: Function> Inspect<N> for TransactedInstance<N> {
         let mut total = PacketCounts::new(self.nf.counters());
         self.workers.iter().for_each(|worker| total.add(worker.place().packet_counts()));
         total
+    }
+
+    /// Functions that count ends of flows share nothing, so they are not here.
+    fn packet_counts_at(&self, _: &N, _: Nanos) -> PacketCounts {
+        self.packet_counts()
     }
 
     fn memory_bytes(&self) -> usize {

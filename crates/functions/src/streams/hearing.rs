@@ -43,6 +43,16 @@ pub struct Hearing<'a> {
     now: Nanos,
     counts: Option<&'a PacketCounts>,
     pub(super) wishes: Wishes,
+    pub(super) beginnings: [Beginning<'a>; 2],
+}
+
+/// The beginning of a side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beginning<'a> {
+    /// Its first bytes, at most as many as the function [keeps](super::StreamFunction::KEEPS), with those that are just told.
+    pub bytes: &'a [u8],
+    /// True if no byte that follows these will be kept: the side has ended, bytes are missing, or there is no room.
+    pub is_complete: bool,
 }
 
 /// What a function asks for a session.
@@ -64,13 +74,27 @@ pub(super) enum Sentence {
 
 impl<'a> Hearing<'a> {
     pub(super) fn new(now: Nanos, counts: Option<&'a PacketCounts>) -> Self {
-        Self { now, counts, wishes: Wishes::default() }
+        Self { now, counts, wishes: Wishes::default(), beginnings: [Beginning::default(); 2] }
+    }
+
+    /// The same with the beginnings of both sides.
+    pub(super) const fn seeing<'b>(&self, beginnings: [Beginning<'b>; 2]) -> Hearing<'b>
+    where
+        'a: 'b,
+    {
+        Hearing { now: self.now, counts: self.counts, wishes: self.wishes, beginnings }
     }
 
     /// The packet's time.
     #[must_use]
     pub const fn now(&self) -> Nanos {
         self.now
+    }
+
+    /// The beginnings of both sides, by direction, if the function [keeps](super::StreamFunction::KEEPS) any.
+    #[must_use]
+    pub const fn beginnings(&self) -> &[Beginning<'a>; 2] {
+        &self.beginnings
     }
 
     /// Says that nothing more of this side is wanted. What waits of it is let go.

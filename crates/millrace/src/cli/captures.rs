@@ -25,6 +25,24 @@ pub(super) struct Input {
     pub(super) captures: Captures,
 }
 
+/// Arguments of a command that can also do without captures.
+#[derive(clap::Args)]
+#[group(id = "captures_if_any", multiple = true, args = ["captures", "inputs"])]
+pub(super) struct OptionalInput {
+    #[command(flatten)]
+    captures: Captures,
+}
+
+impl OptionalInput {
+    /// The captures, of which there must be one.
+    pub(super) fn captures(&self) -> Result<&Captures, Failed> {
+        match self.captures.given().next() {
+            Some(_) => Ok(&self.captures),
+            None => Err(Failed::usage("no capture is given; name one, as in --in a.pcap")),
+        }
+    }
+}
+
 /// Arguments that name captures, and select some of their packets.
 #[derive(Clone, clap::Args)]
 #[group(skip)]

@@ -17,6 +17,7 @@ mod flame;
 mod flows;
 mod folder;
 mod functions;
+mod identify;
 mod inspect;
 mod link;
 mod man;
@@ -93,6 +94,7 @@ enum Task {
     Inspect(inspect::Args),
     Flows(flows::Args),
     Streams(streams::Args),
+    Identify(identify::Args),
     Efsm(efsm::Args),
     New(new::Args),
     /// Print a completion script for a shell
@@ -153,6 +155,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Inspect(args) => inspect::perform(&args),
         Task::Flows(args) => flows::perform(&args),
         Task::Streams(args) => streams::perform(&args),
+        Task::Identify(args) => identify::perform(&args),
         Task::Efsm(args) => efsm::perform(&args, catalogue),
         Task::New(args) => new::perform(&args, catalogue),
         Task::Man(args) => man::perform(&args, command(catalogue)),

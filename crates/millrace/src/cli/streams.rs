@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use engine::{EngineKind, Inspect, Options, private_instance};
 use functions::streams::{StreamConfig, Streams, Tallies};
 use l7::defrag::{DefragmentedQueue, Limits};
+use nf::PacketCounts;
 use packet::Nanos;
 use port::pcap::Reader;
 use port::{Batch, PortError, Receive, Received, Transmit};
@@ -78,75 +79,103 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     if let Some(follow) = &args.follow {
         captures.follow(follow)?;
     }
-    let mut reader = captures.open()?.limited(args.packets.unwrap_or(u64::MAX));
     let output = args.output.as_deref().map(Output::make).transpose()?;
     let transcripts = Transcripts::new(output, args.format, args.top);
-
     let streams = Streams::new(Follow::new(transcripts.clone()), &StreamConfig::resolving(&args.overlap));
     let mut instance = private_instance(EngineKind::Sequential, Arc::new(streams), 1, &Options::default());
+    let heard = hear(&captures, "streams", args.packets, &args.defragment, |batch| {
+        instance.workers[0].process(batch);
+        transcripts.check()
+    })?;
+    // Sessions that have not ended are told as far as they came.
+    let _ = instance.report(heard.last);
+    let sessions = transcripts.finish()?;
+    if sessions == 0 && heard.ended.is_ok() {
+        remark("no TCP sessions\n");
+    }
+    heard.tell(instance.packet_counts())
+}
+
+/// What became of reading captures.
+pub(super) struct Heard {
+    /// The time of the last packet.
+    pub(super) last: Nanos,
+    /// True if it was interrupted.
+    pub(super) ended: Result<bool, Failed>,
+    /// Fragments of datagrams that never became whole.
+    fragments: u64,
+}
+
+/// Reads captures, with fragments gathered, and calls `process` for each batch.
+pub(super) fn hear(
+    captures: &captures::Captures,
+    name: &str,
+    packets_max: Option<u64>,
+    defragment: &DefragmentOption,
+    mut process: impl FnMut(&mut Batch) -> Result<(), Failed>,
+) -> Result<Heard, Failed> {
+    let mut reader = captures.open()?.limited(packets_max.unwrap_or(u64::MAX));
     let packets = Arc::new(AtomicU64::new(0));
     let (shown, file) = (Arc::clone(&packets), reader.progress());
-    let stop = Arc::default();
+    let stop = Arc::<AtomicBool>::default();
     signals::stop_on_interrupt(&stop);
-    // ORDERING: Relaxed. A number to look at; pairs with the addition in `hear`.
+    // ORDERING: Relaxed. A number to look at; pairs with the addition below.
     let sample = move || Sample { done: file.consumed(), total: file.total(), packets: shown.load(Ordering::Relaxed) };
-    let progress = Progress::watch(args.format != Format::Text || args.output.is_none(), "streams", sample);
+    let progress = Progress::watch(false, name, sample);
 
     let mut last = Nanos(0);
-    let mut hear = |queue: &mut dyn Receive| -> Result<bool, Failed> {
+    let mut read = |queue: &mut dyn Receive| -> Result<bool, Failed> {
         let mut batch = Batch::default();
         loop {
             // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
-            if AtomicBool::load(&stop, Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) {
                 return Ok(true);
             }
-            match queue.receive(&mut batch)? {
-                Received::End if batch.is_empty() => return Ok(false),
-                Received::End | Received::Packets | Received::Idle => {}
-            }
-            instance.workers[0].process(&mut batch);
+            let received = queue.receive(&mut batch)?;
+            process(&mut batch)?;
             last = batch.packets().last().map_or(last, |packet| packet.time);
             packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            transcripts.check()?;
+            if received == Received::End {
+                return Ok(false);
+            }
         }
     };
-    let mut fragments = None;
-    let heard = match args.defragment.policy(true) {
+    let mut fragments = 0;
+    let ended = match defragment.policy(true) {
         Some(policy) => {
             let mut queue = DefragmentedQueue::new(Reading(&mut reader), policy, Limits::default());
-            let heard = hear(&mut queue);
-            fragments = Some(*queue.counts());
-            heard
+            let ended = read(&mut queue);
+            fragments = queue.counts().dropped_total();
+            ended
         }
-        None => hear(&mut Reading(&mut reader)),
+        None => read(&mut Reading(&mut reader)),
     };
     drop(progress);
-    // Sessions that have not ended are told as far as they came.
-    let _ = instance.report(last);
-    let sessions = transcripts.finish()?;
-    if sessions == 0 && heard.is_ok() {
-        remark("no TCP sessions\n");
-    }
-    if let Some(dropped) = fragments.map(|counts| counts.dropped_total()).filter(|dropped| *dropped > 0) {
-        remark(&format!(
-            "{} of datagrams that never became whole are not heard\n",
-            counted(dropped, "fragment", "fragments")
-        ));
-    }
-    let invalid = Tallies::new(&instance.packet_counts()).of(Tallies::INVALID).packets;
-    if invalid > 0 {
-        remark(&format!(
-            "{} outside of any valid session are not heard (windows and resets as in conntrack)\n",
-            counted(invalid, "packet", "packets")
-        ));
-    }
-    match heard {
-        Ok(true) => {
-            note("interrupted: only the packets read so far are heard\n");
-            Err(Failed::Said(INTERRUPTED))
+    Ok(Heard { last, ended, fragments })
+}
+
+impl Heard {
+    /// Says what was not heard, and how it ended.
+    pub(super) fn tell(self, counts: PacketCounts) -> Result<(), Failed> {
+        if self.fragments > 0 {
+            let fragments = counted(self.fragments, "fragment", "fragments");
+            remark(&format!("{fragments} of datagrams that never became whole are not heard\n"));
         }
-        Ok(false) => Ok(()),
-        Err(error) => Err(error),
+        let invalid = Tallies::new(&counts).of(Tallies::INVALID).packets;
+        if invalid > 0 {
+            let packets = counted(invalid, "packet", "packets");
+            remark(&format!(
+                "{packets} outside of any valid session are not heard (windows and resets as in conntrack)\n"
+            ));
+        }
+        match self.ended {
+            Ok(true) => {
+                note("interrupted: only the packets read so far are heard\n");
+                Err(Failed::Said(INTERRUPTED))
+            }
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use millrace::port::pcap::{Interface, Reader, Writer};
 use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
 
-use super::commands::functions;
+use super::commands::{functions, replicates};
 use super::folder::Folder;
 
 /// A packet of a capture: time, interface, link, length on the wire, bytes.
@@ -58,7 +58,7 @@ fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize
 #[test]
 fn the_outcome_is_that_of_the_original() {
     let folder = Folder::new();
-    for (index, function) in functions().into_iter().enumerate() {
+    for (index, function) in functions().into_iter().filter(|function| replicates(function)).enumerate() {
         same(&folder, function, "demo.pcap.zst", "pcap", 2 + index, if index % 2 == 0 { "on" } else { "off" });
     }
     same(&folder, "conntrack", "demo.pcap.zst", "pcap.zst", 7, "on");

@@ -216,7 +216,9 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
     for (engine, cores, reason) in &verified.refused {
         let shards = matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid);
         let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
-        assert!(shards && shares && *cores > 1, "{name}: {reason}");
+        let replicates = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
+        let reads = matches!(N::DESCRIPTION.sharing, Sharing::Streams);
+        assert!(shards && shares && *cores > 1 || replicates && reads, "{name}: {reason}");
     }
 }
 
