@@ -106,12 +106,14 @@ protocol tds
 match tcp initiator 12 01 00 2f 00 00 01 00 00 00 1a 00 06 01 00 20 00 01 ff aa*20
 match tcp initiator 01 01 00 1e 00 00 01 00 "s" 00 "e" 00 "l" 00 "e" 00 "c" 00 "t" 00
 match tcp responder 04 01 00 15 00 33 01 00 fd 10 00 c1 00 01 00 00 00 00 00 00 00
+miss tcp initiator 10 01 00 90 00 00 01 00 ff ff ff ff 04 00 00 74 00 10 00 00
 miss tcp initiator 12 01 00 2f 00 00 01 00 00 00 1b 00 06 01 00 20 00 01 ff aa*20
 
 protocol cassandra
 match tcp initiator 04 00 00 00 05 00 00 00 00
 match tcp initiator 03 00 00 00 01 00 00 00 16 00 01 00 0b "CQL_VERSION" 00 05 "3.0.0"
 miss tcp initiator 05 02 00 02
+miss tcp initiator 04 00 00 00 07 00 00 00 10 ff ff ff ff "SELECT"
 
 protocol memcached
 match tcp initiator 80 00 00 03 00 00 00 00 00 00 00 03 00*12 "key"

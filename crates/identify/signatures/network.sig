@@ -145,3 +145,8 @@ match udp initiator 00 00 07 00 00 01 00 06 00 11 22 33 44 55 00 05 00 04 "gate"
 protocol ventrilo voice
 source Ventrilo, as described by its users
 udp initiator 90 likely len=20 \x00\x00\x00\x00\x00[\x01\x02]\x00[\x10\x00]\x00\x10\x00\x10
+
+protocol xiaomi messages
+source the head of Xiaomi's push messages, as described by its users
+tcp either 90 likely \xc2\xfe\x00\x05\x00\x00
+match tcp initiator c2 fe 00 05 00 00 00 a0 00 02

@@ -1,6 +1,6 @@
 //! Sessions out of captures, and the comparison with nDPI's labels.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -202,15 +202,33 @@ impl Opinion {
     }
 }
 
+/// What two versions of nDPI call a flow: 4.2, and for its own captures a newer one, which knows more.
+#[derive(Clone, Debug, Default)]
+struct Label {
+    older: String,
+    newer: String,
+}
+
+impl Label {
+    /// True if one of the versions calls the flow so.
+    fn agrees(&self, ours: &str) -> bool {
+        let says = |label: &str| match Opinion::of(label) {
+            Opinion::Protocol(number) => NAMES[number].1.contains(&ours),
+            Opinion::Another | Opinion::Service => label.split('.').any(|part| part.eq_ignore_ascii_case(ours)),
+        };
+        says(&self.older) || says(&self.newer)
+    }
+}
+
 /// True if nDPI's label is one of its known errors.
 fn is_error(label: &str, ours: &str) -> bool {
     let first = label.split('.').next();
     ERRORS.iter().any(|(theirs, truth)| first == Some(theirs) && *truth == ours)
 }
 
-/// Reads which flows of nDPI's own captures it named otherwise than by their payload: by ports, addresses, or not at all.
-fn not_by_payload(traces: &Path) -> HashSet<(String, Key)> {
-    let mut found = HashSet::new();
+/// What a newer nDPI says of its own captures: the label, and whether it found it by the payload, and not by ports or addresses.
+fn newer(traces: &Path) -> HashMap<(String, Key), (String, bool)> {
+    let mut found = HashMap::new();
     let Some(archive) = unpack(&traces.join("labels/ndpi.tar.zst")) else { return found };
     for (name, text) in files_of_tar(&archive) {
         let Some(capture) = name.strip_prefix("ndpi/").and_then(|name| name.strip_suffix(".out")) else { continue };
@@ -225,8 +243,12 @@ fn not_by_payload(traces: &Path) -> HashSet<(String, Key)> {
             let (one, _arrow, other) = (words.next(), words.next(), words.next());
             let by_payload = line.contains("[Confidence: DPI]") || line.contains("[Confidence: DPI (");
             let ends = one.and_then(end_of).zip(other.and_then(end_of));
-            if let (Some((one, other)), false) = (ends, by_payload) {
-                found.insert((format!("apps/{capture}"), (number, one.min(other), one.max(other))));
+            let label =
+                line.split_once("[proto: ").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(label, _)| label);
+            let label = label.split_once('/').map_or("", |(_, label)| label).to_owned();
+            if let Some((one, other)) = ends {
+                found
+                    .insert((format!("apps/{capture}"), (number, one.min(other), one.max(other))), (label, by_payload));
             }
         }
     }
@@ -265,12 +287,12 @@ fn files_of_tar(archive: &[u8]) -> Vec<(String, &[u8])> {
 }
 
 /// Reads the labels of each file of a folder.
-fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>> {
+fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, Label>> {
     let file = File::open(traces.join("labels/flows_ndpi42.tsv.zst")).expect("the labels are there");
     let mut decoder = zstd::stream::read::Decoder::new(file).expect("they are compressed");
     decoder.window_log_max(27).expect("a window of 128 MiB is one");
-    let mut found: BTreeMap<String, HashMap<Key, String>> = BTreeMap::new();
-    let guessed = not_by_payload(traces);
+    let mut found: BTreeMap<String, HashMap<Key, Label>> = BTreeMap::new();
+    let newer = newer(traces);
     for line in BufReader::new(decoder).lines().skip(1) {
         let line = line.expect("they are text");
         let fields: Vec<&str> = line.split('\t').collect();
@@ -281,8 +303,11 @@ fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, String>>
         let end = |address: &str, port: &str| Some((address.parse::<IpAddr>().ok()?, port.parse::<u16>().ok()?));
         let (Some(one), Some(other)) = (end(src, sport), end(dst, dport)) else { continue };
         let key = (number.parse().expect("6 or 17"), one.min(other), one.max(other));
-        let guessed = guessed.contains(&(file.to_owned(), key));
-        let label = if guessed { String::new() } else { label.to_owned() };
+        let label = match newer.get(&(file.to_owned(), key)) {
+            Some((_, false)) => Label::default(),
+            Some((newer, true)) => Label { older: label.to_owned(), newer: newer.clone() },
+            None => Label { older: label.to_owned(), newer: String::new() },
+        };
         found.entry(file.to_owned()).or_default().insert(key, label);
     }
     found
@@ -367,24 +392,21 @@ pub(crate) fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Op
                 continue;
             }
             let label = labels.get(key);
-            let theirs = label.map_or(Opinion::Service, |label| Opinion::of(label));
+            let older = label.map_or("", |label| label.older.as_str());
+            let theirs = Opinion::of(older);
             let ours = session.identify(&signatures);
             let entry = |report: &mut Report, name: &str, add: fn(&mut Agreement)| {
                 add(report.protocols.entry(name.to_owned()).or_default());
             };
-            let agrees = match theirs {
-                Opinion::Protocol(number) => ours.is_some_and(|ours| NAMES[number].1.contains(&ours)),
-                Opinion::Another | Opinion::Service => false,
-            };
+            let agrees = label.zip(ours).is_some_and(|(label, ours)| label.agrees(ours));
             match (theirs, ours) {
                 (_, Some(ours)) if agrees => entry(&mut report, ours, |one| one.both += 1),
-                (_, Some(ours)) if label.is_some_and(|label| is_error(label, ours)) => {
+                (_, Some(ours)) if is_error(older, ours) => {
                     entry(&mut report, ours, |one| one.unjudged += 1);
                 }
                 (Opinion::Service, Some(ours)) => {
                     entry(&mut report, ours, |one| one.unjudged += 1);
-                    let label = label.map_or("", String::as_str);
-                    report.unjudged.push(format!("{file}: {key:?}: {ours}, nDPI none {label}"));
+                    report.unjudged.push(format!("{file}: {key:?}: {ours}, nDPI none {older}"));
                 }
                 (Opinion::Service, None) => {}
                 (_, ours) => {
@@ -393,11 +415,10 @@ pub(crate) fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Op
                     }
                     let name = match theirs {
                         Opinion::Protocol(number) => NAMES[number].1[0].to_owned(),
-                        _ => format!("({})", label.map_or("", String::as_str)),
+                        _ => format!("({older})"),
                     };
                     entry(&mut report, &name, |one| one.theirs_alone += 1);
-                    let label = label.map_or("", String::as_str);
-                    report.disagreements.push(format!("{file}: {key:?}: {ours:?}, nDPI {label}"));
+                    report.disagreements.push(format!("{file}: {key:?}: {ours:?}, nDPI {older}"));
                 }
             }
         }

@@ -147,7 +147,7 @@ pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
         0x12 if first == 0x16 => bytes.has(9, &[3])?,
         // Version 7: its own length, then a version of the protocol.
         0x10 => {
-            ensure(bytes.le32(8)? + 8 <= u32::from(len).max(4_096))?;
+            ensure(bytes.le32(8)? <= u32::from(len).max(4_096))?;
             ensure(matches!(bytes.u8(15)?, 0x70..=0x74) && bytes.u8(12)? <= 4 && bytes.u8(13)? == 0)?;
             // The size of packets.
             ensure((512..=32_767).contains(&bytes.le32(16)?))?;
@@ -235,7 +235,7 @@ pub(super) fn cassandra(bytes: &Bytes<'_>) -> Told<Found> {
         )?,
         // A query: text of a length.
         (0, 7) => {
-            ensure(bytes.be32(at + 5)? + 4 <= len && is_printable(bytes.slice(at + 9, 6)?))?;
+            ensure(bytes.be32(at + 5)? < len && is_printable(bytes.slice(at + 9, 6)?))?;
         }
         _ => return Err(Stop::No),
     }
