@@ -68,6 +68,9 @@ impl List {
         let inner = &mut *self.lock();
         if inner.format == Format::Text {
             inner.rows.sort_by_key(|told| told.number);
+            if inner.top > 0 {
+                inner.rows.truncate(inner.top);
+            }
             print(&table(&inner.rows, inner.ended))?;
         }
         Ok(inner.ended)

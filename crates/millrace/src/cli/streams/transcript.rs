@@ -150,6 +150,9 @@ impl Transcripts {
         }
         if inner.format == Format::Text {
             inner.rows.sort_by_key(|transcript| transcript.number);
+            if inner.top > 0 {
+                inner.rows.truncate(inner.top);
+            }
             print(&table(&inner.rows, inner.ended))?;
         }
         Ok(inner.ended)
