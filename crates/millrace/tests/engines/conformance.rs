@@ -217,7 +217,9 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
         let shards =
             matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline);
         let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
-        assert!(shards && shares && *cores > 1, "{name}: {reason}");
+        let copies = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
+        let reads_streams = matches!(N::DESCRIPTION.sharing, Sharing::Streams);
+        assert!(shards && shares && *cores > 1 || copies && reads_streams, "{name}: {reason}");
     }
 }
 
