@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("efsm", &["packet"]),
     ("rss", &["packet"]),
     ("iptables", &[]),
-    ("engine", &["packet", "flow", "memory", "nf", "port", "locality"]),
+    ("engine", &["packet", "flow", "memory", "nf", "port", "locality", "fifo"]),
     ("functions", &["packet", "flow", "memory", "nf", "stream", "identify", "efsm", "iptables"]),
     ("synth", &["packet", "port"]),
     ("case", &["packet", "nf", "port", "synth"]),

@@ -21,6 +21,8 @@ pub enum EngineKind {
     Scr,
     /// Packet sets that are too heavy for one core are sprayed and replicated; the rest are sharded as under `rss++`.
     Hybrid,
+    /// Two stages: the first core reads and steers, and each other core steps a shard of the flows (ICS '09).
+    Pipeline,
 }
 
 /// How an engine's outcome relates to that of `sequential`.
@@ -36,8 +38,16 @@ pub enum Guarantee {
 
 impl EngineKind {
     /// All engines.
-    pub const ALL: [Self; 7] =
-        [Self::Sequential, Self::Shared, Self::Rss, Self::RssPlusPlus, Self::Transactional, Self::Scr, Self::Hybrid];
+    pub const ALL: [Self; 8] = [
+        Self::Sequential,
+        Self::Shared,
+        Self::Rss,
+        Self::RssPlusPlus,
+        Self::Transactional,
+        Self::Scr,
+        Self::Hybrid,
+        Self::Pipeline,
+    ];
 
     /// The engine's name in commands.
     #[must_use]
@@ -50,6 +60,7 @@ impl EngineKind {
             Self::Transactional => "transactional",
             Self::Scr => "scr",
             Self::Hybrid => "hybrid",
+            Self::Pipeline => "pipeline",
         }
     }
 
@@ -65,7 +76,7 @@ impl EngineKind {
         match (self, sharing) {
             (Self::Sequential | Self::Scr, _) => Guarantee::Identical,
             // If packet sets share nothing, transactions have nothing to order.
-            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, _)
+            (Self::Rss | Self::RssPlusPlus | Self::Hybrid | Self::Pipeline, _)
             | (Self::Transactional, Sharing::Nothing | Sharing::Streams) => Guarantee::IdenticalPerPacketSet,
             (Self::Shared, _) | (Self::Transactional, Sharing::Shares(_)) => Guarantee::Serializable,
         }
@@ -75,6 +86,22 @@ impl EngineKind {
     #[must_use]
     pub const fn moves_state(self) -> bool {
         matches!(self, Self::RssPlusPlus | Self::Hybrid)
+    }
+
+    /// The number of cores of `cores` that step packets. Under `pipeline` on several cores, the first core only reads and steers.
+    #[must_use]
+    pub const fn stepping(self, cores: usize) -> usize {
+        match self {
+            Self::Pipeline if cores > 1 => cores - 1,
+            Self::Pipeline
+            | Self::Sequential
+            | Self::Shared
+            | Self::Rss
+            | Self::RssPlusPlus
+            | Self::Transactional
+            | Self::Scr
+            | Self::Hybrid => cores,
+        }
     }
 
     /// True if the engine works on a port that steers packets itself, as a card with several queues does.
@@ -88,7 +115,7 @@ impl EngineKind {
     #[must_use]
     pub const fn tables(self, cores: usize) -> usize {
         match self {
-            Self::Rss | Self::Transactional | Self::Scr => cores,
+            Self::Rss | Self::Transactional | Self::Scr | Self::Pipeline => self.stepping(cores),
             Self::Sequential | Self::Shared => 1,
             // The tables of buckets leave room for an uneven hash. For small tables that doubles the memory.
             Self::RssPlusPlus | Self::Hybrid => 2,
@@ -107,14 +134,16 @@ impl EngineKind {
             (Self::Sequential, _) if cores > 1 => {
                 Err(format!("sequential runs on one core, not on {cores}; all other engines use more"))
             }
-            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, Sharing::Shares(what)) if cores > 1 => Err(format!(
-                "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
+            (Self::Rss | Self::RssPlusPlus | Self::Hybrid | Self::Pipeline, Sharing::Shares(what)) if cores > 1 => {
+                Err(format!(
+                    "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
                  core; use transactional, scr or shared",
-                function.name
-            )),
+                    function.name
+                ))
+            }
             (Self::Scr | Self::Hybrid, Sharing::Streams) => Err(format!(
                 "{self} can't run {}: its replicas would need the packets' bytes, and a history has only their metadata; use \
-                 rss, rss++, shared or sequential",
+                 rss, rss++, pipeline, shared or sequential",
                 function.name
             )),
             (_, Sharing::Nothing | Sharing::Streams | Sharing::Shares(_)) => Ok(()),

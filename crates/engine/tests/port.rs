@@ -317,7 +317,7 @@ impl Drop for Ends {
 }
 
 /// Every engine, with the ports that it can take.
-const RUNS: [(EngineKind, usize, Opens); 12] = [
+const RUNS: [(EngineKind, usize, Opens); 15] = [
     (EngineKind::Sequential, 1, Opens::Queues),
     (EngineKind::Rss, 3, Opens::Queues),
     (EngineKind::Shared, 2, Opens::Queues),
@@ -330,6 +330,9 @@ const RUNS: [(EngineKind, usize, Opens); 12] = [
     (EngineKind::Transactional, 2, Opens::Stream),
     (EngineKind::Scr, 2, Opens::Stream),
     (EngineKind::Hybrid, 2, Opens::Stream),
+    (EngineKind::Pipeline, 1, Opens::Stream),
+    (EngineKind::Pipeline, 2, Opens::Stream),
+    (EngineKind::Pipeline, 4, Opens::Stream),
 ];
 
 #[test]
@@ -422,10 +425,12 @@ fn ends_by_time<const SHARES: bool>(way: (EngineKind, usize, Opens), nf: &Arc<Th
 
 #[test]
 fn a_panic_while_nothing_comes_ends_the_run_like_any_other() {
-    for opens in [Opens::Queues, Opens::Stream] {
+    for (kind, opens) in
+        [(EngineKind::Rss, Opens::Queues), (EngineKind::Rss, Opens::Stream), (EngineKind::Pipeline, Opens::Stream)]
+    {
         let wire = Arc::new(Wire::default());
         let nf = Arc::new(Three::<false> { stumbles: true, ..Three::default() });
-        begin(&nf, (EngineKind::Rss, 2, opens), &wire, |running| {
+        begin(&nf, (kind, 2, opens), &wire, |running| {
             wire.now.store(5_000_000_000, ANY);
             wire.arrived.store(6, ANY);
             let flows = if opens == Opens::Queues { 12 } else { 6 };
@@ -460,7 +465,7 @@ fn who_asks_an_ended_run_hears_so() {
 /// Only a card's hash or a lock lets a port steer packets itself.
 #[test]
 fn engines_that_steer_refuse_ports_that_do() {
-    for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid] {
+    for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Pipeline] {
         begin(&Arc::new(Three::<false>::default()), (kind, 2, Opens::Queues), &Arc::default(), |running| {
             let Err(EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
             assert!(reason.contains("steers its packets itself"), "{reason}");

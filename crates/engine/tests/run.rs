@@ -174,7 +174,7 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
     let mut oracle = Memo::of(&sources);
     go(EngineKind::Sequential, 1, &mut oracle, &Control::default());
     assert!(oracle.sink.sent.is_sorted() && !oracle.sink.sent.is_empty());
-    for kind in [EngineKind::Rss, EngineKind::Scr] {
+    for kind in [EngineKind::Rss, EngineKind::Scr, EngineKind::Pipeline] {
         for cores in 1..=8 {
             let mut port = Memo::of(&sources);
             let outcome = go(kind, cores, &mut port, &Control::default());
@@ -189,7 +189,8 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
 /// No state depends on the core.
 #[test]
 fn packets_of_no_packet_set_go_around_the_cores() {
-    let kinds = [EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Transactional];
+    let kinds =
+        [EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Transactional, EngineKind::Pipeline];
     for (kind, cores) in kinds.into_iter().flat_map(|kind| [(kind, 2), (kind, 3)]) {
         let mut port = Memo::of(&[20; 600]);
         for (_, frame) in &mut port.source.frames {
@@ -197,7 +198,9 @@ fn packets_of_no_packet_set_go_around_the_cores() {
         }
         let outcome = go(kind, cores, &mut port, &Control::default());
         let received: Vec<_> = outcome.by_core.iter().map(|core| core.received).collect();
-        assert_eq!(received, vec![600 / cores as u64; cores], "{kind}");
+        let stepping = kind.stepping(cores);
+        let even = [vec![0; cores - stepping], vec![600 / stepping as u64; stepping]].concat();
+        assert_eq!(received, even, "{kind}");
     }
 }
 
@@ -205,9 +208,15 @@ fn packets_of_no_packet_set_go_around_the_cores() {
 fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
     let mut sources = vec![20; 3];
     sources.extend([21, 22, 13, 23, 24]);
-    for (kind, cores) in
-        [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3), (EngineKind::Shared, 2)]
-    {
+    for (kind, cores) in [
+        (EngineKind::Sequential, 1),
+        (EngineKind::Rss, 2),
+        (EngineKind::Scr, 3),
+        (EngineKind::Shared, 2),
+        (EngineKind::Pipeline, 1),
+        (EngineKind::Pipeline, 2),
+        (EngineKind::Pipeline, 4),
+    ] {
         let mut port = Memo::of(&sources);
         let outcome = go(kind, cores, &mut port, &Control::default());
         let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };
@@ -331,7 +340,14 @@ fn a_panic_loses_no_step_of_its_transaction_that_came_ahead_of_it() {
 #[test]
 fn a_stop_ends_with_everything_that_was_received() {
     let sources = vec![20; 700];
-    let all = [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::RssPlusPlus, 2), (EngineKind::Scr, 3)];
+    let all = [
+        (EngineKind::Sequential, 1),
+        (EngineKind::Rss, 2),
+        (EngineKind::RssPlusPlus, 2),
+        (EngineKind::Scr, 3),
+        (EngineKind::Pipeline, 2),
+        (EngineKind::Pipeline, 4),
+    ];
     for (kind, cores) in all {
         let control = Control::default();
         let mut port = Memo::of(&sources);

@@ -305,6 +305,9 @@ fn unpredicted<N: Function>(
             "its rate of failed transactions can't be predicted from the spread of packets; `millrace profile` measures it",
         ),
         EngineKind::Transactional => Some("packet sets share no state, so it is the same as `rss`"),
+        EngineKind::Pipeline if cores > 1 => Some(
+            "its first core is faster or slower than its ways, which isn't predicted; `millrace run --engine auto` times it",
+        ),
         _ => None,
     }
 }

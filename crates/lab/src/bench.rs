@@ -361,6 +361,11 @@ fn case<N: Function>(
     if let Err(reason) = engine.accepts(&nf.description(), cores).and_then(|()| plan.options.tables.accepts(&**nf)) {
         return Ok(Err(reason));
     }
+    if engine == EngineKind::Pipeline && cores > 1 {
+        return Ok(Err(format!(
+            "{engine} on {cores} cores isn't measured from memory, where no core would read; time it with `millrace run`"
+        )));
+    }
     let nf = Arc::clone(nf);
     let options = &plan.options;
     let contends =
@@ -375,9 +380,11 @@ fn case<N: Function>(
         EngineKind::Transactional if contends => {
             Box::new(EngineCase::new(transacted_instance(nf, cores, options), trace, plan)?)
         }
-        EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            Box::new(EngineCase::new(private_instance(engine, nf, cores, options), trace, plan)?)
-        }
+        EngineKind::Sequential
+        | EngineKind::Rss
+        | EngineKind::Transactional
+        | EngineKind::Scr
+        | EngineKind::Pipeline => Box::new(EngineCase::new(private_instance(engine, nf, cores, options), trace, plan)?),
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
             Box::new(sharded_case(sharded_instance(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }

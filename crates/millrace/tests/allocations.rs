@@ -140,9 +140,11 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
                     EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
                         watch(transacted_instance(nf, cores, &options), trace)
                     }
-                    EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-                        watch(private_instance(kind, nf, cores, &options), trace)
-                    }
+                    EngineKind::Sequential
+                    | EngineKind::Rss
+                    | EngineKind::Transactional
+                    | EngineKind::Scr
+                    | EngineKind::Pipeline => watch(private_instance(kind, nf, cores, &options), trace),
                     EngineKind::RssPlusPlus | EngineKind::Hybrid => {
                         watch(sharded_instance(kind, nf, cores, &options), trace)
                     }
@@ -250,9 +252,13 @@ fn fragments_are_gathered_and_cut_without_allocating() {
 fn runs_allocate_at_their_start_alone() {
     let (_, trace) = traces().swap_remove(1);
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
-    for (kind, cores) in
-        [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 2), (EngineKind::Shared, 2)]
-    {
+    for (kind, cores) in [
+        (EngineKind::Sequential, 1),
+        (EngineKind::Rss, 2),
+        (EngineKind::Scr, 2),
+        (EngineKind::Shared, 2),
+        (EngineKind::Pipeline, 3),
+    ] {
         let allocated = |loops: u64| {
             let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
             let mut port = OneStream(Replay::new(Arc::clone(&trace)).looped(Loops::Times(loops)));

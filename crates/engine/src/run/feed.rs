@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nf::{NetworkFunction, PortId};
 use packet::Nanos;
-use port::{Batch, Fate, PortError, Queue, Received, Sides};
+use port::{Batch, Fate, PortError, Queue, Receive, Received, Sides};
 
 use crate::error::EngineError;
 use crate::work::any_worker::AnyWorker;
@@ -143,7 +143,7 @@ impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
 }
 
 /// Receives from a queue. A queue that is down counts as idle.
-fn received(queue: &mut dyn Queue, batch: &mut Batch) -> Result<Received, EngineError> {
+pub(super) fn received(queue: &mut dyn Receive, batch: &mut Batch) -> Result<Received, EngineError> {
     match queue.receive(batch) {
         Err(PortError::Down(_)) => {
             batch.clear();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, PacketCounts, Report, local_report};
+use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, PacketCounts, Report, Sizing, local_report};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -29,7 +29,7 @@ pub struct EngineInstance<N: NetworkFunction, P> {
     pub dispatcher: Dispatcher<N>,
 }
 
-/// An instance with private state on each core: `sequential`, `rss`, `scr`.
+/// An instance with private state on each core: `sequential`, `rss`, `scr`, `pipeline`.
 pub type PrivateInstance<N> = EngineInstance<N, Private<N>>;
 
 /// An instance with one table for all cores: `shared`.
@@ -41,7 +41,7 @@ pub type TransactedInstance<N> = EngineInstance<N, Transacted<N>>;
 /// An instance with shards that move between cores: `rss++`, `hybrid`.
 pub type ShardedInstance<N> = EngineInstance<N, Sharded<N>>;
 
-/// Builds `sequential`, `rss`, `scr`, or `transactional` for a function whose packet sets share nothing.
+/// Builds `sequential`, `rss`, `scr`, `pipeline`, or `transactional` for a function whose packet sets share nothing.
 ///
 /// # Panics
 /// If `kind` is another engine, or `cores` is 0.
@@ -54,15 +54,19 @@ pub fn private_instance<N: NetworkFunction>(
 ) -> PrivateInstance<N> {
     assert!(cores > 0, "an engine has at least one core");
     let owns = match kind {
-        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => true,
+        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr | EngineKind::Pipeline => true,
         // If packet sets share nothing, there is nothing to run transactions on.
         EngineKind::Transactional => !options.sharing(&*nf).is_any(),
         EngineKind::Shared | EngineKind::RssPlusPlus | EngineKind::Hybrid => false,
     };
     assert!(owns, "{kind} has no private state");
     let sizing = options.sizing(&*nf);
-    let place = || Private::with_options(&*nf, sizing, options.seed, options.tables);
-    let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
+    // A core that only reads and steers has no flows.
+    let idle = cores - kind.stepping(cores);
+    let none = Sizing { flows: 0, flows_v6: 0 };
+    let place =
+        |core| Private::with_options(&*nf, if core < idle { none } else { sizing }, options.seed, options.tables);
+    let workers = (0..cores).map(|core| Worker::new(Arc::clone(&nf), place(core))).collect();
     EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
@@ -192,7 +196,8 @@ impl<N: NetworkFunction> InParts for Private<N> {
     fn parts(instance: &PrivateInstance<N>) -> impl Iterator<Item = &Self> {
         let workers = &instance.workers;
         let furthest = workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
-        let parts = if instance.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { workers };
+        let idle = workers.len() - instance.kind.stepping(workers.len());
+        let parts = if instance.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { &workers[idle..] };
         parts.iter().map(Worker::place)
     }
 

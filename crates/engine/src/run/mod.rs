@@ -7,6 +7,8 @@ mod feed;
 mod handle;
 pub(crate) mod instance;
 mod mail;
+mod pipeline;
+mod quiet;
 mod running;
 mod sequence;
 mod sequenced;
@@ -129,9 +131,11 @@ fn run_with_mail<N: Function>(
         EngineKind::Transactional if options.sharing(&*nf).is_any() => {
             drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
         }
-        EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            drive(&mut private_instance(kind, nf, cores, options), options, port, control, mail)
-        }
+        EngineKind::Sequential
+        | EngineKind::Rss
+        | EngineKind::Transactional
+        | EngineKind::Scr
+        | EngineKind::Pipeline => drive(&mut private_instance(kind, nf, cores, options), options, port, control, mail),
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
             drive(&mut sharded_instance(kind, nf, cores, options), options, port, control, mail)
         }
@@ -167,11 +171,7 @@ where
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
             }
             if cores > 1 && !instance.kind.takes_queues() {
-                return Err(EngineError::Refused(format!(
-                    "{} steers packets by what came before, but this port steers its packets itself; \
-                     use rss, transactional or shared",
-                    instance.kind
-                )));
+                return Err(EngineError::Refused(takes_no_queues(instance.kind)));
             }
             Source::Queues(queues.into_iter().map(OwnQueue::new).collect())
         }
@@ -181,6 +181,10 @@ where
         let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
         source = match source {
             Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
+            Source::Stream(stream) if instance.kind == EngineKind::Pipeline => {
+                let dispatcher = &instance.dispatcher;
+                Source::Stream(pipeline::over_stream(workers, dispatcher, stream, &cpus, control, mail, &mut end))
+            }
             Source::Stream(stream) => {
                 let dispatcher = &mut instance.dispatcher;
                 Source::Stream(over_stream(workers, dispatcher, stream, options, &cpus, control, mail, &mut end))
@@ -229,6 +233,12 @@ where
         lost: end.lost,
         sent: end.sent,
     })
+}
+
+/// Why an engine can't use a port that steers its packets itself.
+fn takes_no_queues(kind: EngineKind) -> String {
+    let steers = if kind == EngineKind::Pipeline { "on its first core" } else { "by what came before" };
+    format!("{kind} steers packets {steers}, but this port steers its packets itself; use rss, transactional or shared")
 }
 
 /// The queues or the stream of a run.

@@ -12,6 +12,7 @@
 //! One lock guards who does what. It is taken a few times for each piece and never held during work. A core waits for input only while no
 //! piece is on its way.
 
+use std::any::Any;
 use std::hint;
 use std::mem::swap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,7 @@ use port::{Batch, Block as Memory, Order, Packet, PortError, Receive, Received, 
 
 use super::cores::message;
 use super::feed::Feed;
+use super::quiet::Quiet;
 use crate::error::{EngineError, FailedPacket, Failure};
 use crate::history::link::LinkEnd;
 use crate::history::log::{AHEAD, Block};
@@ -77,13 +79,6 @@ struct Piece<N: NetworkFunction> {
     quiet: Option<Quiet>,
 }
 
-/// A time without new packets.
-#[derive(Clone, Copy)]
-struct Quiet {
-    now: Nanos,
-    last: Seq,
-}
-
 /// Who does what. Pieces are numbered from 0; piece `n` is in slot `n` modulo the slots.
 struct State {
     /// The number of pieces read.
@@ -129,12 +124,6 @@ enum Stage {
 
 /// How long a core spins before it sleeps: about as long as another core's turn, and shorter than waking up.
 const LOOK_OUT: Duration = Duration::from_micros(50);
-
-/// The shortest time, by the port's clock, between two pieces without packets, by which state ages.
-const QUIET: Nanos = Nanos::from_millis(10);
-
-/// The most rounds of ageing that a core does for one such piece.
-const AGE_ROUNDS: usize = 16;
 
 /// Slots for each core: one that it reads, one that it processes, one that waits for others.
 const SLOTS_PER_CORE: usize = 3;
@@ -273,8 +262,7 @@ impl<'a, 'd, N: NetworkFunction> Turns<'a, 'd, N> {
     /// is old enough; otherwise returns false.
     fn age<'s>(&'s self, mut state: MutexGuard<'s, State>, piece: &mut Piece<N>, now: Option<Nanos>) -> bool {
         let is_done = state.written == state.read;
-        let is_due = |now: &Nanos| is_done && state.quiet.is_none_or(|last| *now >= last + QUIET);
-        let Some(now) = now.filter(is_due) else { return false };
+        let Some(now) = now.filter(|now| is_done && Quiet::is_due(*now, state.quiet)) else { return false };
         state.quiet = Some(now);
         piece.quiet = Some(Quiet { now, last: state.last });
         let slot = self.slot(state.read);
@@ -318,11 +306,7 @@ impl<'a, 'd, N: NetworkFunction> Turns<'a, 'd, N> {
                 catch_unwind(AssertUnwindSafe(look)).err()
             }
         }?;
-        let (packet, bytes) = batch.packet(at);
-        let Packet { seq, time, link, wire_len, .. } = *packet;
-        let packet = Some(FailedPacket { time, link, wire_len, bytes: bytes.to_vec() });
-        batch.truncate(at);
-        Some(Failure { core, seq, message: message(&*panic), packet })
+        Some(cut_at(core, batch, at, &*panic))
     }
 
     /// Steers the pieces that are ready, in order. If another core is steering, that core does it.
@@ -429,21 +413,6 @@ impl<'a, 'd, N: NetworkFunction> Turns<'a, 'd, N> {
         result
     }
 
-    /// Spins for a moment and returns true if something changed. Another core is usually almost done, and waking up takes longer.
-    fn look_out(&self, seen: u64) -> bool {
-        let start = Instant::now();
-        while start.elapsed() < LOOK_OUT {
-            for _ in 0..16 {
-                // ORDERING: Relaxed, as in `changed`.
-                if self.changes.load(Ordering::Relaxed) != seen {
-                    return true;
-                }
-                hint::spin_loop();
-            }
-        }
-        false
-    }
-
     /// Flushes written packets.
     fn flush(&self) -> Result<(), PortError> {
         let Output { transmit, failed, .. } = &mut *lock(&self.output);
@@ -471,9 +440,32 @@ impl State {
     }
 }
 
+/// Spins for a moment and returns true if something changed. Another core is usually almost done, and waking up takes longer.
+pub(super) fn look_out(has_changed: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < LOOK_OUT {
+        for _ in 0..16 {
+            if has_changed() {
+                return true;
+            }
+            hint::spin_loop();
+        }
+    }
+    false
+}
+
+/// Leaves out the packet on which the function panicked while it was steered, and all behind it.
+pub(super) fn cut_at(core: usize, batch: &mut Batch, at: usize, panic: &(dyn Any + Send)) -> Failure {
+    let (packet, bytes) = batch.packet(at);
+    let Packet { seq, time, link, wire_len, .. } = *packet;
+    let packet = Some(FailedPacket { time, link, wire_len, bytes: bytes.to_vec() });
+    batch.truncate(at);
+    Failure { core, seq, message: message(panic), packet }
+}
+
 /// Copies the processed packets of all shares back to their places in the piece. Packets that were lost on the way to their core are in no
 /// share.
-fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
+pub(super) fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
     let (Some(first), Some(last)) = (batch.packets().first().map(|packet| packet.seq.0), batch.len().checked_sub(1))
     else {
         return;
@@ -565,10 +557,9 @@ impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, '_, N> {
         if self.failed {
             return Ok(());
         }
-        if let Some(Quiet { now, last }) = self.ages {
-            self.aged = Some(now);
-            // All replicas do the same number of rounds; the next piece continues.
-            (0..AGE_ROUNDS).any(|_| !worker.age(now, last));
+        if let Some(quiet) = self.ages {
+            self.aged = Some(quiet.now);
+            quiet.age(worker);
             return Ok(());
         }
         let Self { share, link, sent, failed, .. } = self;
@@ -631,7 +622,8 @@ impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, '_, N> {
         let seen = turns.changes.load(Ordering::Relaxed);
         state.idle += 1;
         drop(state);
-        let has_changed = turns.look_out(seen);
+        // ORDERING: Relaxed, as in `changed`.
+        let has_changed = look_out(|| turns.changes.load(Ordering::Relaxed) != seen);
         let mut state = lock(&turns.state);
         if has_changed {
             state.idle -= 1;
@@ -678,6 +670,6 @@ impl<N: NetworkFunction> Feed<N> for StreamFeed<'_, '_, '_, N> {
 }
 
 /// Takes the lock even if it is poisoned: no panic happens while the guarded state is inconsistent.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

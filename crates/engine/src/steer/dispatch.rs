@@ -80,7 +80,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let buckets = if cores == 1 { 1 } else { options.buckets };
         let steering = match kind {
             EngineKind::Sequential => Steering::One,
-            EngineKind::Shared if cores == 1 => Steering::One,
+            EngineKind::Shared | EngineKind::Pipeline if cores == 1 => Steering::One,
+            EngineKind::Pipeline => Steering::ways(cores, buckets),
             EngineKind::Scr | EngineKind::Shared => Steering::RoundRobin { cores },
             // Packets without packet sets may go to any core: no state depends on it.
             EngineKind::Transactional if nf.packet_set() == PacketSet::None => Steering::RoundRobin { cores },

@@ -26,7 +26,9 @@ pub struct Rss {
     buckets: Buckets,
     /// The core of each bucket.
     table: Vec<u16>,
-    /// The number of cores in use: cores 0 to `in_use - 1`.
+    /// The first core that steps packets: 1 if core 0 only reads and steers.
+    first: usize,
+    /// The number of cores in use, from the first on.
     in_use: usize,
 }
 
@@ -69,11 +71,21 @@ impl Steering {
     /// Receive-side scaling over `cores` cores, with `buckets` buckets dealt out evenly.
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
-        let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
+        Self::hash(0, cores, buckets)
+    }
+
+    /// The same over the ways of a pipeline of `cores` cores: core 0 gets nothing.
+    #[must_use]
+    pub fn ways(cores: usize, buckets: usize) -> Self {
+        Self::hash(1, cores - 1, buckets)
+    }
+
+    fn hash(first: usize, cores: usize, buckets: usize) -> Self {
+        let table = (0..buckets).map(|bucket| (first + bucket % cores) as u16).collect();
         let count = buckets as u32;
         let mask = count.is_power_of_two().then(|| count - 1);
         let buckets = Buckets { toeplitz: Arc::new(SymmetricToeplitz::new()), count, mask };
-        Self::Hash(Box::new(Rss { buckets, table, in_use: cores }))
+        Self::Hash(Box::new(Rss { buckets, table, first, in_use: cores }))
     }
 
     /// The core and the bucket of packet number `seq`. Packets without a packet set touch no state and are sprayed round robin; a card
@@ -111,7 +123,7 @@ impl Rss {
     #[inline(always)]
     pub(crate) fn steer(&self, seq: u64, bucket: u16) -> (usize, u16) {
         match bucket {
-            NO_SET => ((seq % self.in_use as u64) as usize, 0),
+            NO_SET => (self.first + (seq % self.in_use as u64) as usize, 0),
             bucket => (usize::from(self.table[usize::from(bucket)]), bucket),
         }
     }
@@ -122,7 +134,7 @@ impl Rss {
         &self.table
     }
 
-    /// Uses the first `in_use` cores from now on.
+    /// Uses `in_use` cores from now on.
     pub(crate) const fn use_cores(&mut self, in_use: usize) {
         self.in_use = in_use;
     }

@@ -463,7 +463,9 @@ fn reason_by_work(advice: &Advice) -> String {
             counted(best.load.elephants as u64, "packet set is", "packet sets are"),
             share(best.load.recorded())
         ),
-        EngineKind::Shared | EngineKind::Transactional => "it was the fastest in the measurement".to_owned(),
+        EngineKind::Shared | EngineKind::Transactional | EngineKind::Pipeline => {
+            "it was the fastest in the measurement".to_owned()
+        }
     }
 }
 

@@ -134,7 +134,7 @@ fn check(program: &Path, profile: Option<Profile>, as_json: bool) -> Result<(), 
         out += &format!("  {} with {rows}\n", counted(stages, "stage", "stages"));
         out += &format!("  packet set: {packet_set}\n  on several cores: {}\n", engines.join(", "));
         if let Sharing::Shares(what) = description.sharing {
-            out += &format!("  packet sets share {what}, which rss, rss++ and hybrid can't\n");
+            out += &format!("  packet sets share {what}, which rss, rss++, hybrid and pipeline can't\n");
         }
         for misfit in &misfits {
             out += &format!("  does not fit: {misfit}\n");

@@ -22,6 +22,7 @@ mod inspect;
 mod link;
 mod man;
 mod new;
+mod pipeline_options;
 mod profile;
 mod rss;
 mod rules;
@@ -375,7 +376,8 @@ fn refuse_too_much(program: &dyn Program, setups: &[(EngineKind, usize)]) -> Res
             | EngineKind::Shared
             | EngineKind::Rss
             | EngineKind::RssPlusPlus
-            | EngineKind::Hybrid => shared.local(),
+            | EngineKind::Hybrid
+            | EngineKind::Pipeline => shared.local(),
         });
     }
     let (tables, shared) = need;

@@ -20,6 +20,7 @@ use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
 use super::flows::{self, Recorder};
 use super::link::LinkArgs;
+use super::pipeline_options::PipelineOptions;
 use super::sequence::Original;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
@@ -47,6 +48,7 @@ use catalogue::Catalogue;
   millrace run conntrack --in a.pcap --cores 8 --engine auto
   millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
   millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
+  millrace run app-classifier --in a.pcap --engine pipeline --cores 3 --stages 2 --ways 2
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
 
@@ -105,6 +107,8 @@ pub(super) struct Args {
     link: LinkArgs,
     #[command(flatten)]
     steering_options: SteeringOptions,
+    #[command(flatten)]
+    pipeline_options: PipelineOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -162,6 +166,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => (engines::fitting(&description, args.cores)?, args.cores),
     };
     kind.accepts(&description, cores).map_err(Failed::usage)?;
+    let named = matches!(args.engine, Some(Wanted::One(EngineKind::Pipeline)));
+    args.pipeline_options.check(named, cores)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
         args.steering_options.set(&[kind], cores, &mut options)?;
     }

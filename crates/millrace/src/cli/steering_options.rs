@@ -9,7 +9,7 @@ use crate::print::number;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Steering")]
 pub(super) struct SteeringOptions {
-    /// Entries of the indirection table, for rss, rss++, hybrid and transactional: 128, 256 or 512 [default: 128]
+    /// Entries of the indirection table, for rss, rss++, hybrid, transactional and pipeline: 128, 256 or 512 [default: 128]
     #[arg(long, value_name = "NUMBER", value_parser = buckets)]
     buckets: Option<usize>,
     /// With rss++ and hybrid: number of packets between two measurements of the load. The load is measured between reads, and one read
@@ -43,9 +43,10 @@ impl SteeringOptions {
     /// For each option: its name, whether it was given, whether one of these engines uses it, and which engines do.
     fn asked(&self, kinds: &[EngineKind]) -> [(&'static str, bool, bool, &'static str); 3] {
         let follows = kinds.iter().any(|kind| kind.moves_state());
-        let hashes = follows || kinds.iter().any(|kind| matches!(kind, EngineKind::Rss | EngineKind::Transactional));
+        let spreads = [EngineKind::Rss, EngineKind::Transactional, EngineKind::Pipeline];
+        let hashes = follows || kinds.iter().any(|kind| spreads.contains(kind));
         [
-            ("--buckets", self.buckets.is_some(), hashes, "rss, rss++, hybrid and transactional"),
+            ("--buckets", self.buckets.is_some(), hashes, "rss, rss++, hybrid, transactional and pipeline"),
             ("--epoch", self.epoch.is_some(), follows, "rss++ and hybrid"),
             ("--core-rate", self.core_rate.is_some(), follows, "rss++ and hybrid"),
         ]

@@ -190,7 +190,7 @@ fn every_flow_that_was_opened_has_ended_or_is_alive() {
         (
             "heavy-hitter",
             "idle_timeout",
-            ["sequential", "rss", "rss++", "shared", "scr", "transactional", "hybrid"].as_slice(),
+            ["sequential", "rss", "rss++", "shared", "scr", "transactional", "hybrid", "pipeline"].as_slice(),
         ),
         ("conntrack", "timeouts.tcp_syn_sent", &["sequential", "rss", "hybrid", "shared"]),
         ("anti-ddos", "idle_timeout", &["sequential", "scr", "transactional", "shared"]),
@@ -240,7 +240,10 @@ fn as_many_cores_are_used_as_the_load_needs() {
     for (line, hint) in [
         ("run ddos --in demo.pcap.zst --engine scr --cores 2 --core-rate 1", "--core-rate is for rss++ and hybrid"),
         ("run ddos --in demo.pcap.zst --engine rss --cores 2 --epoch 100", "--epoch is for rss++ and hybrid"),
-        ("run ddos --in demo.pcap.zst --buckets 128", "--buckets is for rss, rss++, hybrid and transactional"),
+        (
+            "run ddos --in demo.pcap.zst --buckets 128",
+            "--buckets is for rss, rss++, hybrid, transactional and pipeline",
+        ),
         ("run ddos --in demo.pcap.zst --engine rss --cores 2 --buckets 100", "128, 256 or 512"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate 0", "2.5"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate fast", "2.5"),

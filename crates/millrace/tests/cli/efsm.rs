@@ -18,7 +18,7 @@ fn a_program_is_checked_with_its_engines() {
     let expected = "count.efsm: the program is valid
   1 stage with 2 rows
   packet set: five-tuple, both directions
-  on several cores: shared, rss, rss++, transactional, scr, hybrid
+  on several cores: shared, rss, rss++, transactional, scr, hybrid, pipeline
 ";
     assert_eq!(folder.stdout("efsm check count.efsm"), expected);
     let shared = COUNT.replace("  on *       ", "  global g = 0\n  on * : g = g + 1; drop\n  on *       ");

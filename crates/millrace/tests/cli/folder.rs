@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every engine that takes a function whose packet sets share nothing.
-pub(crate) const ENGINES: [&str; 7] = [
+pub(crate) const ENGINES: [&str; 8] = [
     "--engine sequential",
     "--engine rss --cores 2",
     "--engine rss++ --cores 3",
@@ -16,6 +16,7 @@ pub(crate) const ENGINES: [&str; 7] = [
     "--engine hybrid --cores 2",
     "--engine shared --cores 2",
     "--engine transactional --cores 4",
+    "--engine pipeline --cores 3 --ways 2",
 ];
 
 /// A folder that is gone when the test ends.

@@ -17,6 +17,7 @@ mod memory;
 mod new;
 mod output;
 mod part;
+mod pipeline;
 mod ports;
 mod profile;
 mod rss;

@@ -200,7 +200,13 @@ fn every_engine_knows_it() {
         let verified = verify(&Arc::new(configured(&format!("{fast}{text}"))), &trace, &plan, &mut |_, _| ());
         assert_eq!(verified.mismatch, None, "{text}");
         for (engine, cores, _) in verified.refused {
-            assert!(cores > 1 && matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid));
+            assert!(
+                cores > 1
+                    && matches!(
+                        engine,
+                        EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline
+                    )
+            );
         }
     }
 }

@@ -214,7 +214,8 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
     let verified = verify(&Arc::new(nf.clone()), &subject.trace, &plan, &mut |_, _| ());
     assert_eq!(verified.mismatch, None, "{name} over {}", subject.name);
     for (engine, cores, reason) in &verified.refused {
-        let shards = matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid);
+        let shards =
+            matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline);
         let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
         let replicates = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
         let reads = matches!(N::DESCRIPTION.sharing, Sharing::Streams);

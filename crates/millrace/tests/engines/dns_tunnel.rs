@@ -203,7 +203,13 @@ fn every_engine_finds_them() {
         let verified = verify(&Arc::new(configured(text)), &trace, &plan, &mut |_, _| ());
         assert_eq!(verified.mismatch, None, "{text}");
         for (engine, cores, _) in verified.refused {
-            assert!(cores > 1 && matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid));
+            assert!(
+                cores > 1
+                    && matches!(
+                        engine,
+                        EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline
+                    )
+            );
         }
     }
 }

@@ -223,7 +223,13 @@ fn hold(trace: &Trace, text: &str) {
     let verified = verify(&Arc::new(configured(text)), trace, &plan, &mut |_, _| ());
     assert_eq!(verified.mismatch, None, "{text}");
     for (engine, cores, _) in verified.refused {
-        assert!(cores > 1 && matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid));
+        assert!(
+            cores > 1
+                && matches!(
+                    engine,
+                    EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline
+                )
+        );
     }
 }
 

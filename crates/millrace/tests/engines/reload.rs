@@ -197,7 +197,7 @@ fn check(way: (EngineKind, usize), texts: &[String; 2], least: &str, trace: &Arc
 }
 
 /// Engines whose outcome for this traffic is the sequential one, packet by packet.
-const EXACT: [(EngineKind, usize); 9] = [
+const EXACT: [(EngineKind, usize); 12] = [
     (EngineKind::Sequential, 1),
     (EngineKind::Rss, 2),
     (EngineKind::Rss, 1),
@@ -207,6 +207,9 @@ const EXACT: [(EngineKind, usize); 9] = [
     (EngineKind::Scr, 3),
     (EngineKind::Shared, 1),
     (EngineKind::Transactional, 2),
+    (EngineKind::Pipeline, 1),
+    (EngineKind::Pipeline, 2),
+    (EngineKind::Pipeline, 4),
 ];
 
 #[test]

@@ -165,7 +165,16 @@ fn sentence(words: &str) -> String {
 fn colour(engine: EngineKind) -> usize {
     let place = EngineKind::ALL.iter().position(|other| *other == engine).unwrap_or(0);
     // The oracle is grey, the others have the colours in turn.
-    if engine == EngineKind::Sequential { 6 } else { place.saturating_sub(1) }
+    match engine {
+        EngineKind::Sequential => 6,
+        EngineKind::Pipeline => 8,
+        EngineKind::Shared
+        | EngineKind::Rss
+        | EngineKind::RssPlusPlus
+        | EngineKind::Transactional
+        | EngineKind::Scr
+        | EngineKind::Hybrid => place.saturating_sub(1),
+    }
 }
 
 fn point(x: f64, spread: Spread, basis: Basis) -> Point {
