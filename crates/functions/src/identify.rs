@@ -73,7 +73,7 @@ impl<R: Rows> Identify<R> {
         let named = |about: &identify::About| config.drops().iter().any(|name| **name == about.name);
         let mut drops: Vec<bool> = signatures.protocols().map(|(_, about)| named(about)).collect();
         drops.push(config.drops().iter().any(|name| name == UNKNOWN));
-        Self { signatures: Arc::new(signatures), drops: drops.into(), rows }
+        Self { signatures, drops: drops.into(), rows }
     }
 
     /// The signatures.

@@ -3,11 +3,14 @@
 mod direction;
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use direction::{Best, Compiled, Datagrams, Direction, directions};
+use once_cell::race::OnceBox;
 
 use crate::answer::{Answer, LIMIT, Prefixes, Protocol, Side};
 use crate::automaton::{Automaton, NONE, PATTERN_SIZE_MAX, SIZE_MAX};
@@ -61,6 +64,13 @@ impl Signatures {
     #[must_use]
     pub fn built_in() -> Self {
         Self::new(None).expect("the built-in files are tested")
+    }
+
+    /// The built-in signatures, compiled at the first call.
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        static BUILT_IN: OnceBox<Arc<Signatures>> = OnceBox::new();
+        Arc::clone(BUILT_IN.get_or_init(|| Box::new(Arc::new(Self::built_in()))))
     }
 
     /// Compiles the built-in signatures with a user's file. At equal priority the user's patterns come first. `file` is the name in errors.

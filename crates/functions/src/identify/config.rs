@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use identify::Signatures;
@@ -68,11 +69,12 @@ impl Config {
 
     /// The built-in signatures with those of the user.
     #[must_use]
-    pub fn signatures(&self) -> Signatures {
+    pub fn signatures(&self) -> Arc<Signatures> {
         if self.0.signatures.is_empty() {
-            return Signatures::built_in();
+            return Signatures::shared();
         }
-        Signatures::built_in_and(&self.0.signatures, SIGNATURES).unwrap_or_else(|_| Signatures::built_in())
+        // They were checked when they were read.
+        Signatures::built_in_and(&self.0.signatures, SIGNATURES).map_or_else(|_| Signatures::shared(), Arc::new)
     }
 
     /// The settings of reassembly and tracking.

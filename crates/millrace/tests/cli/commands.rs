@@ -49,7 +49,7 @@ fn shares(name: &str) -> bool {
 /// Whether replicas can run a function: functions over streams need the packets' bytes.
 pub(crate) fn replicates(name: &str) -> bool {
     let catalogue = Catalogue::standard();
-    catalogue.get(name).is_some_and(|entry| EngineKind::Scr.accepts(&entry.description(), 2).is_ok())
+    catalogue.get(name).is_some_and(|entry| EngineKind::Scr.accepts(entry.description(), 2).is_ok())
 }
 
 #[test]
