@@ -217,9 +217,9 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
         let shards =
             matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline);
         let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
-        let copies = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
-        let reads_streams = matches!(N::DESCRIPTION.sharing, Sharing::Streams);
-        assert!(shards && shares && *cores > 1 || copies && reads_streams, "{name}: {reason}");
+        let replicates = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
+        let reads = matches!(N::DESCRIPTION.sharing, Sharing::Streams);
+        assert!(shards && shares && *cores > 1 || replicates && reads, "{name}: {reason}");
     }
 }
 
