@@ -183,7 +183,7 @@ where
             Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
             Source::Stream(stream) if instance.kind == EngineKind::Pipeline => {
                 let dispatcher = &instance.dispatcher;
-                Source::Stream(pipeline::over_stream(workers, dispatcher, stream, &cpus, control, mail, &mut end))
+                Source::Stream(over_pipeline(workers, dispatcher, stream, &cpus, control, mail, &mut end))
             }
             Source::Stream(stream) => {
                 let dispatcher = &mut instance.dispatcher;
@@ -367,6 +367,22 @@ fn over_stream<'a, N: NetworkFunction>(
     drop(feeds);
     end.paused &= !turns.is_exhausted();
     turns.into_stream()
+}
+
+/// Runs the first core and the ways of a pipeline on one stream.
+fn over_pipeline<'a, N: NetworkFunction>(
+    workers: Vec<&mut dyn AnyWorker<N>>,
+    dispatcher: &Dispatcher<N>,
+    stream: Stream<'a>,
+    cpus: &[usize],
+    control: &Control,
+    mail: &Mail<N>,
+    end: &mut End,
+) -> Stream<'a> {
+    let (stream, runs, is_exhausted) = pipeline::over_stream(workers, dispatcher, stream, cpus, control, mail);
+    runs.into_iter().for_each(|run| end.add(run));
+    end.paused &= !is_exhausted;
+    stream
 }
 
 /// A processor for each core. Empty if there are too few: threads that share a processor are not pinned.

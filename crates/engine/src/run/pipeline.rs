@@ -21,17 +21,19 @@ use nf::NetworkFunction;
 use packet::{Nanos, Seq};
 use port::{Batch, Block, Order, PortError, Received, Stream};
 
-use super::cores::run_cores;
+use super::cores::{CoreRun, run_cores};
 use super::feed::{Feed, received};
+use super::handle::Control;
+use super::mail::Mail;
 use super::quiet::Quiet;
 use super::turns::{cut_at, lock, look_out, merge};
-use super::{Control, End, Mail};
 use crate::error::EngineError;
 use crate::steer::core_batch::CoreBatch;
 use crate::steer::dispatch::{ClassifiedBatch, Dispatcher, Router};
 use crate::work::any_worker::AnyWorker;
 
-/// Runs the first core as the first stage and each other core as a way, on one stream.
+/// Runs the first core as the first stage and each other core as a way, on one stream. Returns the stream, what came of each core, and
+/// whether the input has ended or failed.
 pub(super) fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     dispatcher: &Dispatcher<N>,
@@ -39,16 +41,13 @@ pub(super) fn over_stream<'a, N: NetworkFunction>(
     cpus: &[usize],
     control: &Control,
     mail: &Mail<N>,
-    end: &mut End,
-) -> Stream<'a> {
+) -> (Stream<'a>, Vec<CoreRun>, bool) {
     let between = Between::new(workers.len());
     let (mut first, mut ways) = stages(&between, stream, dispatcher.any_router(), workers.len());
     let mut feeds: Vec<&mut dyn Feed<N>> = vec![&mut first];
     feeds.extend(ways.iter_mut().map(|way| way as &mut dyn Feed<N>));
     let runs = run_cores(workers, feeds, cpus, control, mail);
-    runs.into_iter().for_each(|run| end.add(run));
-    end.paused &= !first.is_exhausted;
-    first.stream
+    (first.stream, runs, first.is_exhausted)
 }
 
 /// Slots for each core: one that it works on, one that waits for it, one that waits for others.

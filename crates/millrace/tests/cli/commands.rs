@@ -22,7 +22,7 @@ fn the_demo_shows_equal_engines() {
     let refused =
         demo["dropped"].as_array().unwrap().iter().map(|line| line["packets"].as_u64().unwrap()).max().unwrap();
     assert!(refused >= 5_880, "{demo:#}");
-    assert_eq!(demo["engines"].as_array().unwrap().len(), 7);
+    assert_eq!(demo["engines"].as_array().unwrap().len(), 8);
     for engine in demo["engines"].as_array().unwrap() {
         assert_eq!(engine["equal"], true);
         assert!(engine["runs"].as_u64().unwrap() > 0 || !engine["refused"].is_null());
