@@ -12,7 +12,8 @@ use crate::commands::replicates;
 use crate::folder::Folder;
 
 /// Kilobytes that a run may take for a hundred packets, beyond what the program takes that only checks the function.
-const PEAK_KB: u64 = 9_000;
+/// Most of them are pages of the program itself.
+const PEAK_KB: u64 = 10_000;
 
 /// Kilobytes that gathering fragments may take besides, which functions over streams ask for.
 const GATHERING_KB: u64 = 2_000;
