@@ -46,7 +46,7 @@ pub const DEFAULT_TIMEOUT_NS: u64 = 50_000;
 /// Minimum number of lines, so that the producer fills one while the consumer reads another.
 const LINES_MIN: usize = 2;
 
-/// What the two ends share: the lines, and which end is gone.
+/// The lines, and which end is gone: shared by both ends.
 pub struct Fifo<T: Copy + Send> {
     lines: Box<[Line<T>]>,
     producer_gone: AtomicBool,
@@ -71,7 +71,7 @@ impl<T: Copy + Send> Fifo<T> {
         Self::with_timeout(items, DEFAULT_TIMEOUT_NS)
     }
 
-    /// The same with another timeout, in nanoseconds. With 0 a partial line leaves at the next [`Producer::tick`]; with [`u64::MAX`] never.
+    /// Creates a queue with another timeout, in nanoseconds. With 0 a partial line leaves at the next [`Producer::tick`]; with [`u64::MAX`] never.
     ///
     /// # Panics
     /// If the memory overflows the address space.

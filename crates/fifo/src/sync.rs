@@ -65,7 +65,7 @@ mod checked {
         UnorderedRelease,
         /// The producer is said to be gone before its last line is handed over.
         EarlyGone,
-        /// That the producer is gone becomes visible before its last line.
+        /// The consumer sees that the producer is gone before it sees the last line.
         UnorderedGone,
         /// The consumer looks at the line first, then whether the producer is gone.
         LineFirst,

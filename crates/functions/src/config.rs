@@ -95,7 +95,7 @@ impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
 pub struct Pattern<const MAX: usize> {
     /// As it was written.
     pub text: String,
-    /// What to look for.
+    /// The bytes.
     pub bytes: Vec<u8>,
 }
 

@@ -38,7 +38,7 @@ pub struct Identity {
     inner: Option<Identified>,
     /// Where the inner protocol begins on each side.
     base: [u16; 2],
-    /// What datagrams have told.
+    /// The state of identification by datagrams.
     datagrams: DatagramState,
     /// Segments and datagrams with payload until the answer.
     payloads: u16,

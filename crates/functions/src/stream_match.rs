@@ -37,7 +37,7 @@ pub struct Matching {
 
 impl Flow for Matching {}
 
-/// What happens to a session in which a pattern was found.
+/// The fate of a session with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -53,9 +53,9 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What to look for.
+    /// Patterns to look for.
     patterns: Patterns,
-    /// What happens to a session in which one was found.
+    /// The fate of a session with a pattern.
     action: Action,
     /// Reassembly and tracking.
     streams: StreamConfig,

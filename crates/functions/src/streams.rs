@@ -104,6 +104,7 @@ impl<F: StreamFunction> Streams<F> {
     /// The function, with the settings of reassembly and tracking.
     #[must_use]
     pub fn new(function: F, config: &StreamConfig) -> Self {
+        const { assert!(F::KEEPS <= BEGINNING_MAX, "a side's beginning is kept up to BEGINNING_MAX bytes") };
         Self {
             function,
             rules: config.rules(),

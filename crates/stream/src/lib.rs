@@ -1,6 +1,6 @@
 //! TCP reassembly: what a side of a connection says, in order, from segments as they come.
 //!
-//! [`Side`] is the state of one side, plain data of 40 bytes. It gets [`Segment`]s and calls back with [`Event`]s: data in order, gaps,
+//! [`Side`] is the state of one side, plain data of 32 bytes. It gets [`Segment`]s and calls back with [`Event`]s: data in order, gaps,
 //! deviations, the end. A segment that comes in order is handed over where it lies, without a copy. One that comes early is copied into
 //! blocks of a [`Pool`] until what is before it has come. Pools take their memory from a [`Budget`] that is fixed at the start.
 //!

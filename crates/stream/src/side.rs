@@ -18,7 +18,7 @@ pub struct Segment<'a> {
     pub fin: bool,
 }
 
-/// What happens in a stream. The callback returns true to hear more, false if the rest of the stream is not wanted.
+/// An event in a stream. The callback returns true to hear more, false if the rest of the stream is not wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The next bytes.
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// What became of a segment.
+/// The fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was in order, at least in part, or has no payload.

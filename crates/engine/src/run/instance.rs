@@ -146,7 +146,7 @@ pub trait Inspect<N: NetworkFunction> {
     /// What all cores have counted, if the function [counts](NetworkFunction::COUNTS): each packet once.
     fn packet_counts(&self) -> PacketCounts;
 
-    /// The same with the ends of flows whose deadline has passed by `now`: engines differ in which of these have ended.
+    /// All counters at `now`. A flow past its deadline counts as ended, whether or not the engine has ended it yet.
     fn packet_counts_at(&self, nf: &N, now: Nanos) -> PacketCounts;
 
     /// The memory of all tables, in bytes.

@@ -56,7 +56,7 @@ const SLOTS_PER_CORE: usize = 3;
 /// A slot's number.
 type Slot = u32;
 
-/// What the stages share besides the queues.
+/// State that all stages share besides the queues.
 struct Between<M> {
     slots: usize,
     /// The shares that the ways have, by way and slot; others are empty. A share's lock is never waited for: who pops the slot's number

@@ -74,7 +74,7 @@ impl Steering {
         Self::hash(0, cores, buckets)
     }
 
-    /// The same over the ways of a pipeline of `cores` cores: core 0 gets nothing.
+    /// A table over the ways of a pipeline of `cores` cores. Core 0 gets nothing.
     #[must_use]
     pub fn ways(cores: usize, buckets: usize) -> Self {
         Self::hash(1, cores - 1, buckets)

@@ -18,7 +18,7 @@ pub trait Rows: Clone + Debug + Send + Sync + 'static {
     fn end(&self, number: u32);
 }
 
-/// What is told of a session.
+/// The row of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// Its number.

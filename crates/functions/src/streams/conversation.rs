@@ -53,6 +53,7 @@ impl<F: Flow> Conversation<F> {
         self.kept = [Kept::default(); 2];
         self.own = own;
         self.deaf = [false; 2];
+        self.sentence = Sentence::Forward;
         self.is_closed = false;
     }
 

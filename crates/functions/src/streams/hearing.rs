@@ -9,7 +9,7 @@ use stream::{Deviation, Gap};
 
 use super::{Direction, Portion};
 
-/// What happens in a session.
+/// An event in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said<'a> {
     /// A side's next bytes (TCP).
@@ -38,7 +38,7 @@ impl Said<'_> {
     }
 }
 
-/// What a function gets besides the session, and what it asks for.
+/// The context of a call: packet time, beginnings and counters, and the requests of the function.
 pub struct Hearing<'a> {
     now: Nanos,
     counts: Option<&'a PacketCounts>,
@@ -55,7 +55,7 @@ pub struct Beginning<'a> {
     pub is_complete: bool,
 }
 
-/// What a function asks for a session.
+/// The requests of a function for a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
     /// By direction: nothing more is wanted.
@@ -63,7 +63,7 @@ pub(super) struct Wishes {
     pub(super) sentence: Sentence,
 }
 
-/// What happens to the packets of a session.
+/// The fate of the packets of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sentence {
     #[default]
@@ -77,7 +77,7 @@ impl<'a> Hearing<'a> {
         Self { now, counts, wishes: Wishes::default(), beginnings: [Beginning::default(); 2] }
     }
 
-    /// The same with the beginnings of both sides.
+    /// Creates a context with the beginnings of both sides.
     pub(super) const fn seeing<'b>(&self, beginnings: [Beginning<'b>; 2]) -> Hearing<'b>
     where
         'a: 'b,
@@ -148,7 +148,7 @@ impl Counter {
     }
 }
 
-/// What reassembly and the function have counted.
+/// The counters of reassembly and of the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Tallies<'a>(&'a PacketCounts);
 
@@ -181,7 +181,7 @@ impl<'a> Tallies<'a> {
 
     pub(super) const OWN: usize = Self::NAMES.len();
 
-    /// What was counted in a run.
+    /// The counters of a run.
     #[must_use]
     pub const fn new(counts: &'a PacketCounts) -> Self {
         Self(counts)

@@ -44,8 +44,9 @@ fn choice() -> impl TypedValueParser<Value = Choice> {
             Policy::Solaris => "The first, unless a later fragment begins before it and doesn't end before it",
         })
     });
-    let auto = PossibleValue::new(AUTO)
-        .help("linux if the function needs whole datagrams (rules that track connections), else off");
+    let auto = PossibleValue::new(AUTO).help(
+        "linux if the function needs whole datagrams (rules that track connections, functions over streams), else off",
+    );
     let off = PossibleValue::new(OFF).help("Fragments stay fragments");
     PossibleValuesParser::new([auto, off].into_iter().chain(policies)).map(|name| match name.as_str() {
         AUTO => Choice::Auto,

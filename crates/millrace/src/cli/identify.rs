@@ -28,8 +28,8 @@ use list::List;
 ///
 /// Looks at what both sides say, reassembled, and never at ports. A row has both ends, the application, what is inside it (in a tunnel, or
 /// after STARTTLS), how sure that is and how it was told, after how many segments or datagrams with payload, and the name that was seen: of the
-/// server (TLS, QUIC), the host (HTTP) or the question (DNS). `run identify` counts sessions by application under any engine, and can
-/// drop some.
+/// server (TLS, QUIC), the host (HTTP) or the question (DNS). `run identify` counts sessions by application, can drop some, and runs under
+/// every engine but scr and hybrid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace identify --in a.pcap

@@ -96,7 +96,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     heard.tell(instance.packet_counts())
 }
 
-/// What became of reading captures.
+/// The end of reading captures, and what was left out.
 pub(super) struct Heard {
     /// The time of the last packet.
     pub(super) last: Nanos,

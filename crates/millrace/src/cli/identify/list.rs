@@ -33,7 +33,7 @@ struct Inner {
     failure: Option<Failed>,
 }
 
-/// What is told of a session.
+/// The row of a session.
 #[derive(Debug)]
 struct Told {
     number: u32,
