@@ -366,3 +366,10 @@ match udp initiator 30 00 00 01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 05 a0 
 
 protocol rdpeudp
 match udp initiator ff ff ff ff 00 40 18 01 bb ff 56 87 04 d0 04 d0 00*1216
+
+protocol gopher
+match tcp responder "iWelcome\tfake\t(NULL)\t0\r\n"
+match tcp responder "1Files\t/files\tgopher.example.org\t70\r\n0About\t/a\tgopher.example.org\t70\r\n"
+miss tcp responder "220 ftp.example.org ready\r\n"
+miss tcp responder "iWelcome\tfake\t(NULL)\t70000000\r\n"
+miss tcp responder "0\t\t\t70\r\n"

@@ -56,12 +56,6 @@ source Subversion's ra_svn protocol
 tcp responder 90 certain \( success \( [0-9] [0-9] \(
 match tcp responder "( success ( 2 2 ( ) ( edit-pipeline ) ) ) "
 
-protocol gopher web
-source RFC 1436
-# The kind, what is displayed, the selector, host and port of a menu's first line.
-tcp responder 60 likely [0-9ihgIs+][^\r\n\t]*\t[^\r\n\t]*\t[a-zA-Z0-9.\-()]+\t[0-9]{1,5}\r\n
-match tcp responder "iWelcome\tfake\t(NULL)\t0\r\n"
-
 protocol elasticsearch data
 source Elasticsearch transport protocol: the head of a message
 tcp either 90 certain ES\x00[\x00-\x0f]..[\x00-\xff]{8}[\x00-\x0f]

@@ -68,6 +68,7 @@ protocols! {
     TELNET "telnet" "shell" "RFC 854";
     RSH "rsh" "shell" "BSD rshd(8), rlogin: RFC 1282";
     FINGER "finger" "directory" "RFC 1288";
+    GOPHER "gopher" "web" "RFC 1436";
     X11 "x11" "desktop" "X Window System Protocol, X11R6, appendix B";
     SOCKS "socks" "tunnel" "RFC 1928; SOCKS 4A";
     OPENVPN "openvpn" "tunnel" "OpenVPN wire protocol (draft-openvpn)";

@@ -52,6 +52,7 @@ pub(crate) const DECODERS: &[StreamDecoder] = &[
     decoder(STRONG, &[0xff..=0xff], Either(desktop::telnet)),
     decoder(NORMAL, &[0..=0, b'0'..=b'9'], Both(desktop::rsh)),
     decoder(NORMAL, &[b' '..=b'~', b'\r'..=b'\r'], Both(desktop::finger)),
+    decoder(NORMAL, &[b'+'..=b'+', b'0'..=b'9', b'I'..=b'I', b'g'..=b'i', b's'..=b's'], Responder(desktop::gopher)),
     decoder(NORMAL, &[5..=5], Both(proxy::socks5)),
     decoder(NORMAL, &[4..=4], Both(proxy::socks4)),
     decoder(STRONG, &[0..=1], Either(proxy::stun)),

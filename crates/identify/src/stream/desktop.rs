@@ -1,7 +1,7 @@
 //! Remote desktops and shells; and what else is framed by TPKT.
 
 use crate::bytes::{Bytes, Found, Stop, Told, contains, ensure, is_printable};
-use crate::protocol::{FINGER, H323, MMS, RDP, RSH, S7COMM, S7COMM_PLUS, TELNET, X11};
+use crate::protocol::{FINGER, GOPHER, H323, MMS, RDP, RSH, S7COMM, S7COMM_PLUS, TELNET, X11};
 
 /// What RFC 1006 frames: RDP and industrial protocols behind a head of X.224, H.225.0 without one.
 pub(super) fn tpkt(bytes: &Bytes<'_>) -> Told<Found> {
@@ -153,4 +153,14 @@ pub(super) fn finger(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
         || first.starts_with(b"No one logged on");
     ensure(known)?;
     Ok(FINGER.likely())
+}
+
+/// RFC 1436, section 3.8: a menu's first line is a kind, what is displayed, a selector, a host and a port.
+pub(super) fn gopher(bytes: &Bytes<'_>) -> Told<Found> {
+    let (line, _) = bytes.line(0, 512)?;
+    let mut fields = line.split(|byte| *byte == b'\t').skip(2);
+    let (Some(host), Some(port), None) = (fields.next(), fields.next(), fields.next()) else { return Err(Stop::No) };
+    ensure(!host.is_empty() && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b".-()".contains(byte)))?;
+    ensure((1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit))?;
+    Ok(GOPHER.likely())
 }
