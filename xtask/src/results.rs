@@ -26,7 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::check::{cargo, root};
+use crate::check::{cargo, root, target};
 use paper::PROGRAMS;
 use run_cache::{Campaign, RunCache, utc};
 
@@ -102,7 +102,7 @@ struct Gathered {
 fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let start = Instant::now();
     cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target();
     let program = target.join("release/millrace");
     let folder = target.join("results").join(name).join(if options.is_quick() { "quick" } else { "full" });
     if options.fresh {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::check::root;
+use crate::check::{cargo, root, target};
 use crate::packages;
 use crate::tests::Totals;
 
@@ -120,10 +120,9 @@ fn lint() -> Result<()> {
 
 fn make_vectors() -> Result<Vec<Vectors>> {
     let folder = folder("vectors")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "-p", "millrace-testkit", "--example", "rtl_vectors", "--"]).arg(&folder);
-    let text = quiet(command.current_dir(root()))?;
+    // As the tests build it: one package by itself has other features, and all would be compiled once more.
+    cargo(&["build", "--quiet", "--workspace", "--example", "rtl_vectors"])?;
+    let text = quiet(Command::new(target().join("debug/examples/rtl_vectors")).arg(&folder).current_dir(root()))?;
     text.lines()
         .map(|line| {
             let mut words = line.split(' ');
@@ -191,8 +190,7 @@ fn sources() -> Result<Vec<PathBuf>> {
 
 /// A folder below `target/rtl`, which is created if needed.
 fn folder(name: &str) -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let folder = target.join("rtl").join(name);
+    let folder = target().join("rtl").join(name);
     fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
     Ok(folder)
 }
