@@ -105,6 +105,9 @@ match tcp initiator 30 00 00 00 01 00 00 00 00 00 00 00 dd 07 00 00 00 00 00 00 
 protocol tds
 match tcp initiator 12 01 00 2f 00 00 01 00 00 00 1a 00 06 01 00 20 00 01 ff aa*20
 match tcp initiator 01 01 00 1e 00 00 01 00 "s" 00 "e" 00 "l" 00 "e" 00 "c" 00 "t" 00
+match tcp initiator 03 09 00 58 00 00 01 00 16 00 00 00 12 00 00 00 02 00 00*8 01 00 00 00 1b 00 "p" 00
+match tcp initiator 03 09 04 3a 00 00 01 00 0d 00 "s" 00 "p" 00 "_" 00 "e" 00
+miss tcp initiator 03 09 00 58 00 00 01 00 16 00 00 00 12 00 00 00 05 00 00*8 01 00 00 00 1b 00 "p" 00
 match tcp responder 04 01 00 15 00 33 01 00 fd 10 00 c1 00 01 00 00 00 00 00 00 00
 miss tcp initiator 10 01 00 90 00 00 01 00 ff ff ff ff 04 00 00 74 00 10 00 00
 miss tcp initiator 12 01 00 2f 00 00 01 00 00 00 1b 00 06 01 00 20 00 01 ff aa*20

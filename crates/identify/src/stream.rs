@@ -33,6 +33,7 @@ pub(crate) const DECODERS: &[StreamDecoder] = &[
     decoder(STRONG, &[b'E'..=b'E', b'R'..=b'R'], Responder(data::postgresql_answer)),
     decoder(STRONG, ANY, Either(data::mongodb)),
     decoder(STRONG, &[0x01..=0x12], Either(data::tds)),
+    decoder(STRONG, &[1..=1, 3..=3], Initiator(data::tds_request)),
     decoder(STRONG, &[1..=5, 0x81..=0x85], Either(data::cassandra)),
     decoder(STRONG, &[0x80..=0x81], Either(data::memcached)),
     decoder(STRONG, &[0..=0x0f], Either(data::oracle)),

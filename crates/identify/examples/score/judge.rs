@@ -204,7 +204,7 @@ impl Opinion {
 
 /// What two versions of nDPI call a flow: 4.2, and for its own captures a newer one, which knows more.
 #[derive(Clone, Debug, Default)]
-struct Label {
+pub(crate) struct Label {
     older: String,
     newer: String,
 }
@@ -226,31 +226,45 @@ fn is_error(label: &str, ours: &str) -> bool {
     ERRORS.iter().any(|(theirs, truth)| first == Some(theirs) && *truth == ours)
 }
 
+/// What ndpiReader prints of flows at its level of detail 2: the label, and whether the payload told it, and not ports or addresses.
+fn listing(text: &str) -> HashMap<Key, (String, bool)> {
+    let mut found = HashMap::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let _number = words.next();
+        let number = match words.next() {
+            Some("TCP") => protocol::TCP,
+            Some("UDP") => protocol::UDP,
+            _ => continue,
+        };
+        let (one, _arrow, other) = (words.next(), words.next(), words.next());
+        let by_payload = line.contains("[Confidence: DPI]") || line.contains("[Confidence: DPI (");
+        let ends = one.and_then(end_of).zip(other.and_then(end_of));
+        let label =
+            line.split_once("[proto: ").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(label, _)| label);
+        let label = label.split_once('/').map_or("", |(_, label)| label).to_owned();
+        if let Some((one, other)) = ends {
+            found.insert((number, one.min(other), one.max(other)), (label, by_payload));
+        }
+    }
+    found
+}
+
+/// The labels of a capture that ndpiReader has listed: those by payload.
+pub(crate) fn listed(listing_of: &Path) -> std::io::Result<HashMap<Key, Label>> {
+    let text = std::fs::read(listing_of)?;
+    let by_payload = listing(&String::from_utf8_lossy(&text)).into_iter().filter(|(_, (_, by_payload))| *by_payload);
+    Ok(by_payload.map(|(key, (older, _))| (key, Label { older, newer: String::new() })).collect())
+}
+
 /// What a newer nDPI says of its own captures: the label, and whether it found it by the payload, and not by ports or addresses.
 fn newer(traces: &Path) -> HashMap<(String, Key), (String, bool)> {
     let mut found = HashMap::new();
     let Some(archive) = unpack(&traces.join("labels/ndpi.tar.zst")) else { return found };
     for (name, text) in files_of_tar(&archive) {
         let Some(capture) = name.strip_prefix("ndpi/").and_then(|name| name.strip_suffix(".out")) else { continue };
-        for line in String::from_utf8_lossy(text).lines() {
-            let mut words = line.split_whitespace();
-            let _number = words.next();
-            let number = match words.next() {
-                Some("TCP") => protocol::TCP,
-                Some("UDP") => protocol::UDP,
-                _ => continue,
-            };
-            let (one, _arrow, other) = (words.next(), words.next(), words.next());
-            let by_payload = line.contains("[Confidence: DPI]") || line.contains("[Confidence: DPI (");
-            let ends = one.and_then(end_of).zip(other.and_then(end_of));
-            let label =
-                line.split_once("[proto: ").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(label, _)| label);
-            let label = label.split_once('/').map_or("", |(_, label)| label).to_owned();
-            if let Some((one, other)) = ends {
-                found
-                    .insert((format!("apps/{capture}"), (number, one.min(other), one.max(other))), (label, by_payload));
-            }
-        }
+        let listed = listing(&String::from_utf8_lossy(text));
+        found.extend(listed.into_iter().map(|(key, label)| ((format!("apps/{capture}"), key), label)));
     }
     found
 }
@@ -286,8 +300,12 @@ fn files_of_tar(archive: &[u8]) -> Vec<(String, &[u8])> {
     found
 }
 
+fn end_in(address: &str, port: &str) -> Option<(IpAddr, u16)> {
+    Some((address.parse().ok()?, port.parse().ok()?))
+}
+
 /// Reads the labels of each file of a folder.
-fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, Label>> {
+pub(crate) fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, Label>> {
     let file = File::open(traces.join("labels/flows_ndpi42.tsv.zst")).expect("the labels are there");
     let mut decoder = zstd::stream::read::Decoder::new(file).expect("they are compressed");
     decoder.window_log_max(27).expect("a window of 128 MiB is one");
@@ -297,11 +315,10 @@ fn labels(traces: &Path, folder: &str) -> BTreeMap<String, HashMap<Key, Label>> 
         let line = line.expect("they are text");
         let fields: Vec<&str> = line.split('\t').collect();
         let [file, number, src, sport, dst, dport, label, ..] = fields[..] else { panic!("{line}") };
-        if !file.starts_with(folder) || file.starts_with("mix/synth") || !matches!(number, "6" | "17") {
+        if !file.starts_with(folder) || !matches!(number, "6" | "17") {
             continue;
         }
-        let end = |address: &str, port: &str| Some((address.parse::<IpAddr>().ok()?, port.parse::<u16>().ok()?));
-        let (Some(one), Some(other)) = (end(src, sport), end(dst, dport)) else { continue };
+        let (Some(one), Some(other)) = (end_in(src, sport), end_in(dst, dport)) else { continue };
         let key = (number.parse().expect("6 or 17"), one.min(other), one.max(other));
         let label = match newer.get(&(file.to_owned(), key)) {
             Some((_, false)) => Label::default(),
@@ -377,13 +394,10 @@ impl fmt::Display for Report {
 }
 
 /// Compares all captures of a folder, or every second of them.
-pub(crate) fn compare(traces: &Path, folder: &str, half: Option<usize>, only: Option<&str>) -> Report {
+pub(crate) fn compare(traces: &Path, labelled: impl IntoIterator<Item = (String, HashMap<Key, Label>)>) -> Report {
     let signatures = Signatures::built_in();
     let mut report = Report::default();
-    for (number, (file, labels)) in labels(traces, folder).into_iter().enumerate() {
-        if half.is_some_and(|half| number % 2 != half) || only.is_some_and(|only| !file.contains(only)) {
-            continue;
-        }
+    for (file, labels) in labelled {
         let Some(sessions) = sessions(&traces.join(&file)) else { continue };
         report.captures += 1;
         for (key, session) in &sessions {

@@ -128,6 +128,25 @@ pub(super) fn tds_heads(bytes: &Bytes<'_>, answer: &Bytes<'_>) -> Told<Found> {
     Ok(TDS.likely())
 }
 
+/// A request in the middle of a session (MS-TDS, sections 2.2.1.4 and 2.2.6.6): a batch of statements or a call, with the headers of version
+/// 7.2, or text of two bytes a letter.
+pub(super) fn tds_request(bytes: &Bytes<'_>) -> Told<Found> {
+    let (kind, status, len) = (bytes.u8(0)?, bytes.u8(1)?, bytes.be16(2)?);
+    ensure(matches!(kind, 1 | 3) && status <= 0x1f && (17..=32_767).contains(&len))?;
+    bytes.has(4, &[0, 0, 1, 0])?;
+    let headers = bytes.le32(8)?;
+    if (22..=1_024).contains(&headers) && bytes.le32(12)? == 18 {
+        // The header of a transaction.
+        ensure(bytes.le16(16)? == 2)?;
+        return Ok(TDS.certain());
+    }
+    let text = if kind == 1 { 8 } else { 10 };
+    ensure(kind == 1 || (3..=128).contains(&bytes.le16(8)?))?;
+    let letters = bytes.slice(text, 6)?.chunks_exact(2);
+    ensure(letters.into_iter().all(|letter| (letter[0].is_ascii_alphabetic() || letter[0] == b'_') && letter[1] == 0))?;
+    Ok(TDS.likely())
+}
+
 /// A packet that opens a session: a pre-login, a login, or the answer to one.
 pub(super) fn tds(bytes: &Bytes<'_>) -> Told<Found> {
     let (kind, status, len) = (bytes.u8(0)?, bytes.u8(1)?, bytes.be16(2)?);
