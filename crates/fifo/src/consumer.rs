@@ -53,6 +53,22 @@ impl<T: Copy + Send> Consumer<T> {
         self.filled == 0 && self.fifo.lines[self.line].filled() == 0
     }
 
+    /// True if at least so many lines with items were handed over. It looks at the last of them alone: a consumer that waits for several
+    /// lines leaves those to the producer that it is just filling, and takes fewer turns with it.
+    #[must_use]
+    #[inline]
+    pub fn has_lines(&self, lines: usize) -> bool {
+        let all = &*self.fifo.lines;
+        let Some(ahead) = lines.checked_sub(1) else { return true };
+        if ahead >= all.len() {
+            return false;
+        }
+        // Lines are handed over in order, so those before it have items, too.
+        let last = self.line + ahead;
+        let last = if last >= all.len() { last - all.len() } else { last };
+        all[last].filled() > 0
+    }
+
     /// True if the producer was dropped and all its items were taken, so no more will come.
     #[must_use]
     pub fn is_finished(&self) -> bool {

@@ -77,9 +77,29 @@ impl<T: Copy> Line<T> {
                 *place = unsafe { ptr::read_volatile(item) };
             }
         });
+        self.hand_over(items.len());
+    }
+
+    /// Copies a line's worth of items into the line at once, and hands it to the consumer.
+    ///
+    /// # Safety
+    /// As for [`fill`](Self::fill), with exactly [`Items::COUNT`] items.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_whole(&self, items: &[MaybeUninit<T>]) {
+        debug_assert_eq!(items.len(), Items::<T>::COUNT);
+        self.items.with_mut(|room| {
+            // SAFETY: the line belongs to the producer, so the consumer doesn't touch its items.
+            unsafe { &mut *room }.places_mut().copy_from_slice(items);
+        });
+        self.hand_over(items.len());
+    }
+
+    /// Hands the line with so many items to the consumer.
+    #[inline(always)]
+    fn hand_over(&self, items: usize) {
         // ORDERING: Release pairs with the Acquire in `filled`: the consumer sees the items.
         let order = if broken!(UnorderedFill) { Ordering::Relaxed } else { Ordering::Release };
-        self.filled.store(items.len() as u32, order);
+        self.filled.store(items as u32, order);
     }
 
     /// The first `count` items.

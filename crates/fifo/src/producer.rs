@@ -60,7 +60,7 @@ impl<T: Copy + Send> Producer<T> {
             let next = unsafe { slice::from_raw_parts(rest.as_ptr().cast::<MaybeUninit<T>>(), count) };
             if count == Items::<T>::COUNT {
                 // SAFETY: the line was seen to be free, and the items are initialised, as many as fit.
-                unsafe { self.fifo.lines[self.line].fill(next) };
+                unsafe { self.fifo.lines[self.line].fill_whole(next) };
                 self.line = self.fifo.after(self.line);
             } else {
                 if self.collected == 0 {

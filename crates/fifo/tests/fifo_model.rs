@@ -76,6 +76,17 @@ fn chunk(consumer: &mut Consumer<Item>, next: u64) -> u64 {
     })
 }
 
+/// Takes both lines if both are there: then neither is missing.
+fn lines(consumer: &mut Consumer<Item>, next: u64) -> u64 {
+    if !consumer.has_lines(2) {
+        return chunk(consumer, next);
+    }
+    let first = chunk(consumer, next);
+    let second = chunk(consumer, next + first);
+    assert!(first > 0 && second > 0);
+    first + second
+}
+
 /// Checks a queue of two lines in all schedules.
 fn check(produce: Produce, consume: Consume) {
     loom::model(move || {
@@ -111,7 +122,7 @@ fn finds(fault: Fault, produce: Produce, consume: Consume) -> bool {
 #[test]
 fn items_arrive_whole_and_in_order() {
     for produce in [wrap_around, partial_lines, slices, dropped] {
-        for consume in [pop, chunk] {
+        for consume in [pop, chunk, lines] {
             check(produce, consume);
         }
     }

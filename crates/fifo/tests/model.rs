@@ -140,6 +140,9 @@ where
             Op::LeakedChunk => std::mem::forget(consumer.chunk()),
         }
         prop_assert_eq!(consumer.is_empty(), model.lines.is_empty());
+        for lines in 0..model.lines_max + 2 {
+            prop_assert_eq!(consumer.has_lines(lines), model.lines.len() >= lines);
+        }
         prop_assert!(!consumer.is_finished() && !producer.is_abandoned());
     }
     drop(producer);

@@ -69,7 +69,7 @@ pub(super) fn run<T: Item>(queue: Contender, race: &Race) -> Result<f64, Failed>
     match queue {
         Contender::FifoLines => {
             let (producer, consumer) = fifo::Fifo::<T>::with_capacity(SLOTS);
-            race.run(name, Slices(producer), Lines(consumer))
+            race.run(name, Slices(producer), Lines { end: consumer, left: 0, waited: 0 })
         }
         Contender::Fifo => {
             let (mut producer, mut consumer) = fifo::Fifo::<T>::with_capacity(SLOTS);
@@ -153,13 +153,35 @@ impl<T: Item> Pushes for Slices<T> {
     }
 }
 
-/// Takes the items of a line at a time.
-struct Lines<T: Item>(fifo::Consumer<T>);
+/// Takes lines, and waits for [`LINES`] of them before it does. After some turns it takes what there is.
+struct Lines<T: Item> {
+    end: fifo::Consumer<T>,
+    /// Number of lines to take before it waits again.
+    left: usize,
+    /// Number of turns that it has waited.
+    waited: usize,
+}
+
+/// Number of lines that are taken together.
+const LINES: usize = 8;
+/// Number of turns to wait for them.
+const PATIENCE: usize = 64;
 
 impl<T: Item> Pops for Lines<T> {
     #[inline(always)]
     fn pop(&mut self, mut each: impl FnMut(u64)) -> u64 {
-        let Some(line) = self.0.chunk() else { return 0 };
+        if self.left == 0 {
+            if self.waited < PATIENCE && !self.end.has_lines(LINES) {
+                self.waited += 1;
+                return 0;
+            }
+            (self.left, self.waited) = (LINES, 0);
+        }
+        let Some(line) = self.end.chunk() else {
+            self.left = 0;
+            return 0;
+        };
+        self.left -= 1;
         line.iter().for_each(|item| each(item.number()));
         line.len() as u64
     }
