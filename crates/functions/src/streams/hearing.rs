@@ -3,7 +3,7 @@
 use core::fmt;
 
 use memory::Memory;
-use nf::{Context, Count, NetworkFunction, PacketCounts};
+use nf::{Context, Count, NetworkFunction, PacketCounts, PortId};
 use packet::Nanos;
 use stream::{Deviation, Gap};
 
@@ -44,6 +44,12 @@ pub struct Hearing<'a> {
     counts: Option<&'a PacketCounts>,
     pub(super) wishes: Wishes,
     pub(super) beginnings: [Beginning<'a>; 2],
+    /// How many of the bytes that are just told were told before.
+    pub(super) held: usize,
+    /// How many of the bytes that are just told are to be told again.
+    pub(super) hold: usize,
+    /// The port for this packet.
+    pub(super) port: Option<PortId>,
 }
 
 /// The beginning of a side.
@@ -73,8 +79,9 @@ pub(super) enum Sentence {
 }
 
 impl<'a> Hearing<'a> {
-    pub(super) fn new(now: Nanos, counts: Option<&'a PacketCounts>) -> Self {
-        Self { now, counts, wishes: Wishes::default(), beginnings: [Beginning::default(); 2] }
+    pub(super) const fn new(now: Nanos, counts: Option<&'a PacketCounts>, wishes: Wishes) -> Self {
+        let beginnings = [Beginning { bytes: &[], is_complete: false }; 2];
+        Self { now, counts, wishes, beginnings, held: 0, hold: 0, port: None }
     }
 
     /// Creates a context with the beginnings of both sides.
@@ -82,7 +89,7 @@ impl<'a> Hearing<'a> {
     where
         'a: 'b,
     {
-        Hearing { now: self.now, counts: self.counts, wishes: self.wishes, beginnings }
+        Hearing { beginnings, ..*self }
     }
 
     /// The packet's time.
@@ -105,6 +112,23 @@ impl<'a> Hearing<'a> {
     /// Says that nothing more of this session is wanted.
     pub const fn enough_of_both(&mut self) {
         self.wishes.enough = [true; 2];
+    }
+
+    /// How many of the bytes that are just told, from the first, were told before and [held](Self::hold).
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Holds the last `count` bytes of those that are just told: they are told again, with those that follow. It has to be less than the
+    /// function [holds](super::StreamFunction::HOLDS), or none are held. At a gap and at the side's end, held bytes are let go.
+    pub const fn hold(&mut self, count: usize) {
+        self.hold = count;
+    }
+
+    /// Forwards this packet by a port, if it is of the side that is just heard. If its bytes come again, that packet goes by the same port.
+    pub const fn forward_by(&mut self, port: PortId) {
+        self.port = Some(port);
     }
 
     /// Drops this packet and all further ones of the session, for one of the function's own drop reasons, by its number.
