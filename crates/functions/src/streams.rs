@@ -13,7 +13,6 @@ mod keeper;
 mod meta;
 mod shared;
 
-use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use memory::Memory;
@@ -209,10 +208,6 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         self.function.fingerprint(&common.shared, tx, fingerprint)
-    }
-
-    fn ports(&self) -> Vec<u16> {
-        self.function.ports()
     }
 
     #[inline(always)]

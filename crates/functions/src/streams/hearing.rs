@@ -155,6 +155,20 @@ impl<'a> Hearing<'a> {
     }
 }
 
+#[cfg(test)]
+impl Hearing<'_> {
+    /// A context for a call in a test.
+    pub(crate) fn in_test(now: Nanos) -> Self {
+        Self::new(now, None, Wishes::default())
+    }
+
+    /// What the call has asked for.
+    pub(crate) const fn asked(&self) -> crate::testing::Asked {
+        let drops = matches!(self.wishes.sentence, Sentence::Drop(_));
+        crate::testing::Asked { port: self.port, drops, holds: self.hold }
+    }
+}
+
 impl fmt::Debug for Hearing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hearing").field("now", &self.now).field("wishes", &self.wishes).finish_non_exhaustive()

@@ -1,6 +1,5 @@
 //! Functions over streams whose sessions share state: [`SharedStreamFunction`].
 
-use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use memory::Memory;
@@ -92,11 +91,6 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
     fn orphan<M: Memory>(&self, _access: &mut Access<'_, '_, Self, M>) -> Step<Verdict, M> {
         let drops = !Self::DESCRIPTION.drop_reasons.is_empty();
         Ok(if drops { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
-    }
-
-    /// [`NetworkFunction::ports`](nf::NetworkFunction::ports)
-    fn ports(&self) -> Vec<u16> {
-        Vec::new()
     }
 }
 
