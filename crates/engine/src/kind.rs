@@ -78,7 +78,9 @@ impl EngineKind {
             // If packet sets share nothing, transactions have nothing to order.
             (Self::Rss | Self::RssPlusPlus | Self::Hybrid | Self::Pipeline, _)
             | (Self::Transactional, Sharing::Nothing | Sharing::Streams) => Guarantee::IdenticalPerPacketSet,
-            (Self::Shared, _) | (Self::Transactional, Sharing::Shares(_)) => Guarantee::Serializable,
+            (Self::Shared, _) | (Self::Transactional, Sharing::Shares(_) | Sharing::StreamsShare(_)) => {
+                Guarantee::Serializable
+            }
         }
     }
 
@@ -130,23 +132,37 @@ impl EngineKind {
         if cores == 0 {
             return Err("a run needs at least one core".into());
         }
-        match (self, function.sharing) {
-            (Self::Sequential, _) if cores > 1 => {
+        let sharing = function.sharing;
+        match self {
+            Self::Sequential if cores > 1 => {
                 Err(format!("sequential runs on one core, not on {cores}; all other engines use more"))
             }
-            (Self::Rss | Self::RssPlusPlus | Self::Hybrid | Self::Pipeline, Sharing::Shares(what)) if cores > 1 => {
-                Err(format!(
-                    "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
-                 core; use transactional, scr or shared",
-                    function.name
-                ))
-            }
-            (Self::Scr | Self::Hybrid, Sharing::Streams) => Err(format!(
-                "{self} can't run {}: its replicas would need the packets' bytes, and a history has only their metadata; use \
-                 rss, rss++, pipeline, shared or sequential",
-                function.name
+            Self::Scr | Self::Hybrid if sharing.reads_frames() => Err(format!(
+                "{self} can't run {}: its replicas would need the packets' bytes, and a history has only their metadata; use {}",
+                function.name,
+                if sharing.is_any() {
+                    "transactional, shared or sequential"
+                } else {
+                    "rss, rss++, pipeline, shared or sequential"
+                }
             )),
-            (_, Sharing::Nothing | Sharing::Streams | Sharing::Shares(_)) => Ok(()),
+            Self::Rss | Self::RssPlusPlus | Self::Hybrid | Self::Pipeline if cores > 1 => match sharing.what() {
+                Some(what) => Err(format!(
+                    "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
+                     core; use {}",
+                    function.name,
+                    if sharing.reads_frames() { "transactional or shared" } else { "transactional, scr or shared" }
+                )),
+                None => Ok(()),
+            },
+            Self::Sequential
+            | Self::Shared
+            | Self::Rss
+            | Self::RssPlusPlus
+            | Self::Transactional
+            | Self::Scr
+            | Self::Hybrid
+            | Self::Pipeline => Ok(()),
         }
     }
 }

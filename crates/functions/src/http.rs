@@ -1,11 +1,14 @@
-//! Parses the head of an HTTP/1 message (RFC 9112) at the beginning of a segment, without reassembly. If the head continues in the next
-//! segment, the fields in this one are read; the first line must be complete.
+//! Messages of HTTP/1 (RFC 9112): the stream of a side is cut into them by [`messages`], and their heads are parsed here.
+
+pub(crate) mod messages;
 
 use core::fmt;
 
-use httparse::{EMPTY_HEADER, Header, Status};
+use httparse::{EMPTY_HEADER, Header};
 use nf::Fingerprint;
 use packet::{Host6, Key, Words};
+
+use self::messages::Body;
 
 /// Maximum number of fields of a head.
 const FIELDS_MAX: usize = 64;
@@ -14,8 +17,6 @@ const FIELDS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     fields: &'a [Header<'a>],
-    /// The head ends in this segment.
-    pub(crate) is_whole: bool,
     /// False if a line after the first is no field; then `fields` is empty.
     is_legible: bool,
 }
@@ -37,68 +38,43 @@ pub(crate) struct Response<'a> {
     pub(crate) fields: Fields<'a>,
 }
 
-/// Calls `look` with the request that a payload begins with; `None` if it begins with none.
+/// Calls `look` with the request of a whole head; `None` if it is none.
 #[inline]
-pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) -> Option<T> {
-    // A quick test that rejects most segments.
-    if !payload.first()?.is_ascii_uppercase() {
-        return None;
-    }
+pub(crate) fn request<T>(head: &[u8], look: impl FnOnce(Request<'_>) -> T) -> Option<T> {
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
-    let parsed = request.parse(payload);
+    let parsed = request.parse(head);
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
         // Without a version it may not be HTTP.
         return None;
     };
-    if !has_first_line(payload, version) {
+    if parsed.is_ok_and(|status| status.is_partial()) || !has_first_line(head, version) {
         return None;
     }
-    if let Ok(status) = parsed {
-        let is_whole = matches!(status, Status::Complete(_));
-        let fields = Fields { fields: request.headers, is_whole, is_legible: true };
-        return Some(look(Request { method, target, version, fields }));
-    }
-    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
-    let mut begun = httparse::Request::new(&mut fields);
-    let is_legible = begun.parse(lines(payload)).is_ok();
-    let fields = Fields { fields: begun.headers, is_whole: false, is_legible };
-    Some(look(Request { method, target, version, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
+    let fields = match parsed {
+        Ok(_) => Fields { fields: request.headers, is_legible: true },
+        Err(_) => Fields::ILLEGIBLE,
+    };
+    Some(look(Request { method, target, version, fields }))
 }
 
-/// Cuts the payload after its last complete line, because an incomplete line may look invalid.
-fn lines(payload: &[u8]) -> &[u8] {
-    let end = payload.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-    &payload[..end]
-}
-
-/// Calls `look` with the response that a payload begins with; `None` if it begins with none.
+/// Calls `look` with the response of a whole head; `None` if it is none.
 #[inline]
-pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) -> Option<T> {
-    if !payload.starts_with(b"HTTP/1.") {
-        return None;
-    }
+pub(crate) fn response<T>(head: &[u8], look: impl FnOnce(Response<'_>) -> T) -> Option<T> {
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
-    let parsed = response.parse(payload);
+    let parsed = response.parse(head);
     let status = response.code?;
-    if !payload.contains(&b'\n') {
-        return None;
-    }
-    if let Ok(parsed) = parsed {
-        let is_whole = matches!(parsed, Status::Complete(_));
-        return Some(look(Response {
-            status,
-            fields: Fields { fields: response.headers, is_whole, is_legible: true },
-        }));
-    }
-    // The status line is invalid.
-    response.reason?;
-    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
-    let mut begun = httparse::Response::new(&mut fields);
-    let is_legible = begun.parse(lines(payload)).is_ok();
-    let fields = Fields { fields: begun.headers, is_whole: false, is_legible };
-    Some(look(Response { status, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
+    let fields = match parsed {
+        Ok(status) if status.is_partial() => return None,
+        Ok(_) => Fields { fields: response.headers, is_legible: true },
+        Err(_) => {
+            // The status line is invalid.
+            response.reason?;
+            Fields::ILLEGIBLE
+        }
+    };
+    Some(look(Response { status, fields }))
 }
 
 /// Returns true if the first line is complete and ends with the version.
@@ -109,7 +85,7 @@ fn has_first_line(payload: &[u8], version: u8) -> bool {
 }
 
 impl<'a> Fields<'a> {
-    const ILLEGIBLE: Self = Self { fields: &[], is_whole: false, is_legible: false };
+    const ILLEGIBLE: Self = Self { fields: &[], is_legible: false };
 
     /// Returns true if the fields are legible and give the length of the body in one way at most (RFC 9112, section 6.3). Otherwise two
     /// readers may disagree where the next message begins.
@@ -120,6 +96,15 @@ impl<'a> Fields<'a> {
         self.is_legible
             && first.is_none_or(|first| is_number(first) && lengths.all(|other| other == first))
             && (first.is_none() || self.first("transfer-encoding").is_none())
+    }
+
+    /// The body that the fields announce; `None` if they announce none.
+    fn body(self) -> Option<Body> {
+        if let Some(coding) = self.members("transfer-encoding").last() {
+            return Some(if coding.eq_ignore_ascii_case(b"chunked") { Body::Chunked } else { Body::Rest });
+        }
+        let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
+        self.first("content-length").map(|length| Body::Length(length.iter().fold(0, add)))
     }
 
     /// Iterates over the values of the fields with this name, trimmed.
@@ -155,6 +140,11 @@ impl<'a> Request<'a> {
         hosts.next().is_none() && host.iter().all(is_of_host) && is_framed && fields.frame_a_body()
     }
 
+    /// What is behind the head. Behind one that servers may read differently nothing can be trusted.
+    pub(crate) fn body(&self) -> Body {
+        if self.is_valid() { self.fields.body().unwrap_or(Body::Length(0)) } else { Body::Rest }
+    }
+
     /// Returns true if the request needs a `Host` field (HTTP/1.1) and has none.
     pub(crate) fn lacks_host(&self) -> bool {
         self.version > 0 && self.fields.first("host").is_none()
@@ -174,6 +164,41 @@ impl<'a> Request<'a> {
         };
         let host = host.strip_suffix(":80").unwrap_or(host);
         (!host.is_empty() && path.starts_with(['/', '?'])).then_some((host, path))
+    }
+}
+
+/// How the method of a request changes what is behind the response's head (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// It doesn't.
+    Usually,
+    /// HEAD: there is no body.
+    WithoutBody,
+    /// CONNECT: behind a success is another protocol.
+    ByTunnel,
+}
+
+impl Answered {
+    /// How a request with this method is answered.
+    pub(crate) fn of(method: &str) -> Self {
+        match method {
+            "HEAD" => Self::WithoutBody,
+            "CONNECT" => Self::ByTunnel,
+            _ => Self::Usually,
+        }
+    }
+}
+
+impl Response<'_> {
+    /// What is behind the head of a response.
+    pub(crate) fn body(&self, answered: Answered) -> Body {
+        match (self.status, answered) {
+            (101, _) | (200..300, Answered::ByTunnel) => Body::Rest,
+            (100..200 | 204 | 304, _) | (_, Answered::WithoutBody) => Body::Length(0),
+            _ if !self.fields.frame_a_body() => Body::Rest,
+            // Without a length it lasts until the connection ends.
+            _ => self.fields.body().unwrap_or(Body::Rest),
+        }
     }
 }
 
@@ -224,37 +249,11 @@ impl fmt::Debug for Digest {
 
 #[cfg(test)]
 mod tests {
-    use std::string::{String, ToString};
     use std::vec::Vec;
 
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn a_request_is_read_as_far_as_it_is_here() {
-        let text = "GET /a?b HTTP/1.1\r\nHost: Example.net:80\r\nCookie: a=1\r\ncookie:  b=2 \r\nAccept: x\r\n\r\nbody";
-        let end = text.find("body").unwrap();
-        for len in 0..=text.len() {
-            let seen = request(&text.as_bytes()[..len], |request| {
-                assert_eq!((request.method, request.target), ("GET", "/a?b"));
-                assert_eq!(request.fields.is_whole, len >= end, "{len} bytes");
-                let cookies: Vec<_> = request.fields.all("Cookie").map(<[u8]>::to_vec).collect();
-                (request.resource().map(|(host, path)| (host.to_string(), path.to_string())), cookies)
-            });
-            let (host, second) = (text.find("Cookie").unwrap(), text.find("Accept").unwrap());
-            match seen {
-                None => assert!(len < text.find("Host").unwrap(), "{len} bytes are a request"),
-                Some((resource, cookies)) => {
-                    let expected = (len >= host).then(|| (String::from("Example.net"), String::from("/a?b")));
-                    assert_eq!(resource, expected, "{len} bytes");
-                    if len >= second {
-                        assert_eq!(cookies, [b"a=1", b"b=2"]);
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn resources_have_a_host_and_a_path() {
@@ -298,11 +297,8 @@ mod tests {
             ("Host: a\r\nTransfer-Encoding: chunked, gzip\r\n", false),
             ("Host: a\r\nTransfer-Encoding:\r\n", false),
         ] {
-            // Whole, and with a line begun that goes on in another segment.
-            for end in ["\r\n", "X ", "", "X: y\r"] {
-                let text = std::format!("GET / HTTP/1.1\r\n{fields}{end}");
-                assert_eq!(request(text.as_bytes(), |request| request.is_valid()), Some(is_valid), "{text:?}");
-            }
+            let text = std::format!("GET / HTTP/1.1\r\n{fields}\r\n");
+            assert_eq!(request(text.as_bytes(), |request| request.is_valid()), Some(is_valid), "{text:?}");
         }
         let old = request(b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", |request| {
             (request.is_valid(), request.lacks_host())
@@ -317,14 +313,7 @@ mod tests {
 
     #[test]
     fn what_begins_otherwise_is_no_message() {
-        for text in [
-            "",
-            "get / HTTP/1.1\r\n\r\n",
-            "GET /\r\n\r\n",
-            "SSH-2.0-x\r\n",
-            "HTTP/1.1 200 OK\r\n\r\n",
-            "GET / HTTP/2.0\r\n\r\n",
-        ] {
+        for text in ["", "GET /\r\n\r\n", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\r\n\r\n", "GET / HTTP/2.0\r\n\r\n"] {
             assert!(request(text.as_bytes(), |_| ()).is_none(), "{text:?}");
         }
         for text in ["", "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/2 200\r\n\r\n"] {
@@ -332,10 +321,46 @@ mod tests {
         }
         let text = b"HTTP/1.1 200 OK\r\nVary: a, b\r\nVary:c,\r\n\r\n";
         let members = response(text, |response| {
-            assert_eq!((response.status, response.fields.is_whole), (200, true));
+            assert_eq!(response.status, 200);
             response.fields.members("vary").map(<[u8]>::to_vec).collect::<Vec<_>>()
         });
         assert_eq!(members.unwrap(), [b"a", b"b", b"c"]);
+    }
+
+    #[test]
+    fn bodies_are_as_long_as_they_say() {
+        let of = |method: &str, fields: &str| {
+            request(std::format!("{method} / HTTP/1.1\r\n{fields}\r\n").as_bytes(), |request| request.body())
+        };
+        for (fields, body) in [
+            ("", Body::Length(0)),
+            ("Content-Length: 12\r\nContent-Length: 12\r\n", Body::Length(12)),
+            ("Content-Length: 99999999999999999999\r\n", Body::Length(u64::MAX)),
+            ("Transfer-Encoding: gzip, Chunked\r\n", Body::Chunked),
+            ("Transfer-Encoding: gzip\r\n", Body::Rest),
+            ("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", Body::Rest),
+        ] {
+            assert_eq!(of("POST", fields), Some(body), "{fields:?}");
+        }
+        for (status, answered, fields, body) in [
+            ("200 OK", Answered::Usually, "Content-Length: 12\r\n", Body::Length(12)),
+            ("200 OK", Answered::Usually, "Transfer-Encoding: chunked\r\n", Body::Chunked),
+            ("200 OK", Answered::Usually, "", Body::Rest),
+            ("200 OK", Answered::of("HEAD"), "Content-Length: 12\r\n", Body::Length(0)),
+            ("200 OK", Answered::of("CONNECT"), "Content-Length: 12\r\n", Body::Rest),
+            ("407 No", Answered::of("CONNECT"), "Content-Length: 12\r\n", Body::Length(12)),
+            ("304 Not Modified", Answered::Usually, "Content-Length: 12\r\n", Body::Length(0)),
+            ("100 Continue", Answered::Usually, "", Body::Length(0)),
+            ("101 Switching Protocols", Answered::Usually, "", Body::Rest),
+            ("200 OK", Answered::Usually, "Content-Length: 1\r\nContent-Length: 2\r\n", Body::Rest),
+        ] {
+            let text = std::format!("HTTP/1.1 {status}\r\n{fields}\r\n");
+            assert_eq!(
+                response(text.as_bytes(), |response| response.body(answered)),
+                Some(body),
+                "{text:?} {answered:?}"
+            );
+        }
     }
 
     #[test]

@@ -57,9 +57,9 @@ pub fn each(visit: &mut impl Visitor) {
     #[cfg(feature = "dns-tunnel")]
     visit.visit::<crate::dns_tunnel::DnsTunnel>();
     #[cfg(feature = "sidejacking")]
-    visit.visit::<crate::sidejacking::Sidejacking>();
+    visit.visit::<crate::streams::Streams<crate::sidejacking::Sidejacking>>();
     #[cfg(feature = "web-cache")]
-    visit.visit::<crate::web_cache::WebCache>();
+    visit.visit::<crate::streams::Streams<crate::web_cache::WebCache>>();
     #[cfg(feature = "app-classifier")]
     visit.visit::<crate::app_classifier::AppClassifier>();
     #[cfg(feature = "flow-buffer")]

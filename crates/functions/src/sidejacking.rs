@@ -2,7 +2,6 @@
 //! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/sidejacking.md`.
 
 mod config;
-mod segment;
 mod session;
 
 use alloc::format;
@@ -11,20 +10,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
-use nf::{
-    Context, Description, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing,
-    Speed, Step, Verdict, counted, grouped,
-};
-use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
+use nf::{Description, Fingerprint, Report, Sharing, Step, Verdict, counted, grouped};
+use packet::{Endpoint, Family, FiveTuple, FlowKey, Host, Host6, Nanos, Words};
 
 use self::config::Fields;
 pub use self::config::{Config, Differs};
-use self::segment::Event;
-pub use self::segment::Segment;
 pub use self::session::Connection;
 use self::session::{Session, Totals, User, of_request};
-use crate::http::{self, Digest};
+use crate::http::messages::{Body, Head, Kind, Lost, Messages};
+use crate::http::{self, Digest, Request};
 use crate::list::Catalogued;
+use crate::streams::{self, Access, Direction, HELD_MAX, Hearing, Said, SharedStreamFunction, Streams, Tallies};
 use crate::top::heaviest;
 
 /// The `sidejacking` function.
@@ -44,10 +40,9 @@ pub struct Sessions<M: Memory> {
 
 /// How many expired sessions each request reclaims. A request adds one at most.
 const RECLAIMED_A_REQUEST: usize = 2;
-/// How long a connection is remembered after the FINs of both sides.
-const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-const SIDEJACKED: Reason = Reason::own(0);
+/// The number of the drop reason.
+const SIDEJACKED: u8 = 0;
 
 impl Sidejacking {
     /// Creates the function from its configuration.
@@ -57,12 +52,11 @@ impl Sidejacking {
     }
 
     /// Removes expired sessions.
-    fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
-        let (shared, now) = (cx.shared, cx.now());
+    fn reclaim<M: Memory>(&self, now: Nanos, Access { shared, tx }: &mut Access<'_, '_, Self, M>) -> Step<(), M> {
         for _ in 0..RECLAIMED_A_REQUEST {
-            let Some(place) = shared.places.expire(&mut cx.tx, now)? else { break };
-            let session = shared.sessions.read(&mut cx.tx, place)?;
-            shared.by_name.remove(&mut cx.tx, &session.name)?;
+            let Some(place) = shared.places.expire(tx, now)? else { break };
+            let session = shared.sessions.read(tx, place)?;
+            shared.by_name.remove(tx, &session.name)?;
         }
         Ok(())
     }
@@ -70,42 +64,109 @@ impl Sidejacking {
     /// Records the use of a session. Returns true if the client is not its owner; `None` if there is no room for the session.
     fn judge<M: Memory>(
         &self,
-        cx: &mut Context<'_, Self, M>,
+        now: Nanos,
+        Access { shared, tx }: &mut Access<'_, '_, Self, M>,
         name: Digest,
         server: Endpoint,
         user: User,
     ) -> Step<Option<bool>, M> {
-        let (shared, now) = (cx.shared, cx.now());
         let deadline = now + self.config.session_timeout.nanos();
         let new = Session::new(name, (name_of(server), server.port), user, now);
-        let place = match shared.by_name.get(&mut cx.tx, &name)? {
+        let place = match shared.by_name.get(tx, &name)? {
             Some(place) => place as usize,
             None => {
-                let Some(place) = shared.places.allocate(&mut cx.tx, deadline)? else { return Ok(None) };
-                if !shared.by_name.insert(&mut cx.tx, name, place as u32)? {
-                    shared.places.free(&mut cx.tx, place)?;
+                let Some(place) = shared.places.allocate(tx, deadline)? else { return Ok(None) };
+                if !shared.by_name.insert(tx, name, place as u32)? {
+                    shared.places.free(tx, place)?;
                     return Ok(None);
                 }
-                shared.sessions.write(&mut cx.tx, place, new)?;
+                shared.sessions.write(tx, place, new)?;
                 return Ok(Some(false));
             }
         };
-        let known = shared.sessions.read(&mut cx.tx, place)?;
+        let known = shared.sessions.read(tx, place)?;
         let is_over = !self.lasts(&known, now);
         let is_foreign = !is_over && known.is_foreign(user, self.config.differs);
         if is_foreign {
             // Only its owner's use extends a session.
             let foreign = known.foreign.saturating_add(1);
-            shared.places.refresh(&mut cx.tx, place, self.named_until(now))?;
-            shared.sessions.write(&mut cx.tx, place, Session { other: user, foreign, ..known })?;
+            shared.places.refresh(tx, place, self.named_until(now))?;
+            shared.sessions.write(tx, place, Session { other: user, foreign, ..known })?;
         } else if is_over || now.since(known.last) >= Nanos::from_secs(self.config.refresh_interval.get()) {
             let is_named = !is_over && known.foreign > 0;
             let deadline = if is_named { self.named_until(now) } else { deadline };
-            shared.places.refresh(&mut cx.tx, place, deadline)?;
+            shared.places.refresh(tx, place, deadline)?;
             let session = if is_over { new } else { Session { last: now, ..known } };
-            shared.sessions.write(&mut cx.tx, place, session)?;
+            shared.sessions.write(tx, place, session)?;
         }
         Ok(Some(is_foreign))
+    }
+
+    /// Handles the head of a request that goes this way. Returns what is behind it.
+    fn request<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
+        tuple: &FiveTuple,
+        head: &[u8],
+    ) -> Step<Option<Body>, M> {
+        let read = |request: Request<'_>| (of_request(&self.config, &request, tuple.destination()), request.body());
+        let Some((used, body)) = http::request(head, read) else { return Ok(None) };
+        let Some((session, agent)) = used else { return Ok(Some(body)) };
+        self.reclaim(cx.now(), access)?;
+        let user = User { address: name_of(tuple.source()), agent };
+        let judged = self.judge(cx.now(), access, session, tuple.destination(), user)?;
+        access.shared.totals.update(access.tx, |totals| {
+            totals.requests += 1;
+            totals.foreign += u64::from(judged == Some(true));
+            totals.unjudged += u64::from(judged.is_none());
+        })?;
+        if judged == Some(true) && self.config.block {
+            cx.drop(SIDEJACKED);
+        }
+        Ok(Some(body))
+    }
+
+    /// Reads what a side says next.
+    fn data<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
+        connection: &mut Connection,
+        (from, bytes): (Direction, &[u8]),
+    ) -> Step<(), M> {
+        let (tuple, other) = match from {
+            Direction::Original => (connection.tuple, Direction::Reply),
+            Direction::Reply => (connection.tuple.reversed(), Direction::Original),
+        };
+        let mut messages = connection.sides[from as usize];
+        let (held, kind) = (cx.held(), if connection.is_known { Kind::Requests } else { Kind::Either });
+        let count = messages.read(bytes, held, kind, HELD_MAX, |head| {
+            let body = match head {
+                Head::Request(head) => self.request(cx, access, &tuple, head)?,
+                // The client is the other side.
+                Head::Response(_) => {
+                    connection.is_known = true;
+                    cx.enough(from);
+                    return Ok((Body::Rest, Kind::Requests));
+                }
+                Head::TooLong => {
+                    access.shared.totals.update(access.tx, |totals| totals.unread += 1)?;
+                    Some(Body::Rest)
+                }
+            };
+            if body.is_some() && !connection.is_known {
+                connection.is_known = true;
+                cx.enough(other);
+            }
+            Ok((body.unwrap_or(Body::Length(0)), if connection.is_known { Kind::Requests } else { Kind::Either }))
+        })?;
+        connection.sides[from as usize] = messages;
+        cx.hold(count);
+        if messages.are_over() {
+            cx.enough(from);
+        }
+        Ok(())
     }
 
     /// Deadline of a session that others use: it stays in the report until then.
@@ -127,13 +188,14 @@ fn name_of(endpoint: Endpoint) -> Host6 {
     }
 }
 
-impl Catalogued for Sidejacking {
+impl Catalogued for Streams<Sidejacking> {
     type Config = Config;
 
     const CRAMPED: &'static str = r#"
 block = true
 session_timeout = 2
 sessions = 2
+streams = { flows = 64, flows_v6 = 64 }
 "#;
     const SMALL: &'static str = r#"
 differs = "either"
@@ -141,36 +203,31 @@ block = true
 shortest = 1
 session_timeout = 5
 sessions = 64
+streams = { flows = 1000, flows_v6 = 1000 }
 "#;
 
     fn from_config(config: Config) -> Self {
-        Self::new(config)
+        let streams = config.0.streams;
+        Self::new(Sidejacking::new(config), &streams)
     }
 }
 
-impl NetworkFunction for Sidejacking {
-    type Meta = Segment;
+impl SharedStreamFunction for Sidejacking {
     type Flow = Connection;
     type Shared<M: Memory> = Sessions<M>;
-    type Speed = Self;
+
+    const HOLDS: usize = HELD_MAX;
+    const DATAGRAMS: bool = false;
 
     const DESCRIPTION: Description = Description {
         name: "sidejacking",
         summary: "detects stolen HTTP sessions: a session cookie of one client in the requests of another (Chimera)",
-        state: "whether another client's cookie was sent over the connection",
-        sharing: Sharing::Shares("the client that owns each HTTP session"),
-        keys: config::KEYS,
+        state: "the client's side, and where it is in its requests",
+        sharing: Sharing::StreamsShare("the client that owns each HTTP session"),
+        keys: &config::KEYS,
         drop_reasons: &["sidejacked"],
         recipes: config::RECIPES,
     };
-
-    fn packet_set(&self) -> PacketSet {
-        PacketSet::SymmetricFiveTuple
-    }
-
-    fn sizing(&self) -> Sizing {
-        Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
-    }
 
     fn shared<M: Memory>(&self, memory: &M) -> Sessions<M> {
         let sessions = self.config.sessions.get() as usize;
@@ -203,81 +260,42 @@ impl NetworkFunction for Sidejacking {
         Ok(())
     }
 
-    #[inline]
-    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Segment> {
-        let Transport::Tcp(tcp) = headers.transport else { return None };
-        let tuple = headers.five_tuple()?;
-        let has = |flag| tcp.flags.contains(flag);
-        let event = if has(TcpFlags::RST) {
-            Event::Reset
-        } else if has(TcpFlags::SYN) {
-            Event::Syn
-        } else if let Some(Some((session, agent))) =
-            http::request(headers.payload(frame), |request| of_request(&self.config, &request, tuple.destination()))
-        {
-            Event::Request { session, agent }
-        } else if has(TcpFlags::FIN) {
-            Event::Fin
-        } else {
-            Event::Data
-        };
-        Some(Segment { tuple, event })
+    fn open(&self, session: &streams::Session) -> Connection {
+        Connection { tuple: session.tuple, sides: [Messages::default(); 2], is_known: false }
     }
 
-    #[inline]
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
-        Ok(if Self::refuses(self, segment) {
-            Opened::Refused(Verdict::forward())
-        } else {
-            Opened::Flow(Connection::default())
-        })
-    }
-
-    fn packet<M: Memory>(
+    fn hear<M: Memory>(
         &self,
-        cx: &mut Context<'_, Self, M>,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
         connection: &mut Connection,
-        segment: &Segment,
-    ) -> Step<Verdict, M> {
-        cx.expire_after(self.config.idle_timeout.nanos());
-        match segment.event {
-            Event::Data => {}
-            // A new connection on the same ports.
-            Event::Syn => *connection = Connection::default(),
-            Event::Fin => connection.ended[usize::from(segment.tuple.symmetric().1)] = true,
-            Event::Reset => cx.close(),
-            Event::Request { session, agent } => {
-                self.reclaim(cx)?;
-                let user = User { address: name_of(segment.tuple.source()), agent };
-                let judged = self.judge(cx, session, segment.tuple.destination(), user)?;
-                connection.is_foreign |= judged == Some(true);
-                cx.shared.totals.update(&mut cx.tx, |totals| {
-                    totals.requests += 1;
-                    totals.foreign += u64::from(judged == Some(true));
-                    totals.unjudged += u64::from(judged.is_none());
-                })?;
-            }
+        said: Said<'_>,
+    ) -> Step<(), M> {
+        let is_incomplete = match said {
+            Said::Data(from, bytes) => return self.data(cx, access, connection, (from, bytes)),
+            Said::Gap(from, gap) => connection.sides[from as usize].gap(gap.len) == Lost::Head,
+            Said::End(from) => connection.sides[from as usize].is_in_head(),
+            Said::Deviation(..) | Said::Datagram(..) => false,
+        };
+        if is_incomplete {
+            access.shared.totals.update(access.tx, |totals| totals.unread += 1)?;
         }
-        if connection.ended == [true; 2] && matches!(segment.event, Event::Data | Event::Fin) {
-            cx.expire_after(FIN_TIMEOUT);
-        }
-        if !connection.is_foreign {
-            return Ok(Verdict::forward());
-        }
-        // Many other connections must not evict this one.
-        cx.assure();
-        Ok(if self.config.block { Verdict::Drop(SIDEJACKED) } else { Verdict::forward() })
+        Ok(())
     }
 
     /// Forwards packets without room for their connection: a full detector doesn't stop the traffic.
-    fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
-        cx.shared.totals.update(&mut cx.tx, |totals| totals.unjudged += 1)?;
+    fn orphan<M: Memory>(&self, _: &mut Access<'_, '_, Self, M>) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }
 
-    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
-        let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
-        let Totals { requests, foreign, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
+    fn report<M: Memory>(
+        &self,
+        now: Nanos,
+        Access { shared, tx }: &mut Access<'_, '_, Self, M>,
+        _: &mut dyn Iterator<Item = (FiveTuple, Connection)>,
+        _: &Tallies<'_>,
+    ) -> Step<Option<Report>, M> {
+        let Totals { requests, foreign, unjudged, unread } = shared.totals.read(tx, Nanos::NEVER)?;
         let mut sessions = Vec::new();
         for place in 0..shared.places.capacity() {
             if let Some(deadline) = shared.places.deadline(tx, place)? {
@@ -297,24 +315,15 @@ impl NetworkFunction for Sidejacking {
         let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
         Ok(Some(Report {
             title: format!(
-                "sessions used by other clients ({} with a session cookie, {} by other clients, {} without room)",
+                "sessions used by other clients ({} with a session cookie, {} by other clients, {} without room; {} unread)",
                 counted(requests, "request", "requests"),
                 grouped(foreign),
-                grouped(unjudged)
+                grouped(unjudged),
+                counted(unread, "head", "heads")
             ),
             columns: vec!["server", "client", "other client", "user agent", "its requests"],
             rows: top.into_iter().map(row).collect(),
         }))
-    }
-}
-
-impl Speed<Self> for Sidejacking {
-    const SELECTIVE: bool = true;
-
-    /// A connection is remembered from its first cookie on.
-    #[inline]
-    fn refuses(_: &Self, segment: &Segment) -> bool {
-        !matches!(segment.event, Event::Request { .. })
     }
 }
 

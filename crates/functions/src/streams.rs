@@ -2,19 +2,22 @@
 //!
 //! [`StreamFunction`] is what an author writes. [`Streams`] makes a [`NetworkFunction`] of it: it tracks connections with the product's one
 //! tracker ([`tracking`](crate::tracking)), reassembles TCP with the crate `stream`, and hands over UDP datagrams as they come. The
-//! smallest function of this kind is [`stream_match`](crate::stream_match); behaviour and settings: `docs/streams.md`.
+//! smallest function of this kind is [`stream_match`](crate::stream_match); behaviour and settings: `docs/streams.md`. If sessions share
+//! state, the author writes a [`SharedStreamFunction`].
 
 mod config;
 mod conversation;
 mod hearing;
+mod holding;
 mod keeper;
 mod meta;
+mod shared;
 
 use core::fmt::Debug;
 
 use memory::Memory;
 use nf::{
-    Context, Description, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Reason, Report,
+    Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Report,
     Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos};
@@ -25,6 +28,7 @@ pub use self::config::{STREAM_KEYS, StreamConfig, StreamKeys};
 pub use self::conversation::Conversation;
 pub use self::hearing::{Beginning, Hearing, Said, Tallies};
 pub use self::meta::Portion;
+pub use self::shared::{Access, SharedStreamFunction};
 pub use crate::tracking::Direction;
 use crate::tracking::{Cause, Outcome, Rules};
 
@@ -44,6 +48,10 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// How many bytes of the beginning of each side are kept, at most [`BEGINNING_MAX`], while the function listens to that side.
     /// [`Hearing::beginnings`] has them.
     const KEEPS: usize = 0;
+
+    /// How many bytes of a side can be held at a time, at most [`HELD_MAX`], by [`Hearing::hold`]. A function holds bytes or keeps
+    /// beginnings, not both.
+    const HOLDS: usize = 0;
 
     /// The number of counters that [`Hearing::count`] may name.
     fn counters(&self) -> usize {
@@ -72,9 +80,19 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
 /// The most bytes of each side's beginning that can be kept.
 pub const BEGINNING_MAX: usize = 4096;
 
+/// The most bytes of a side that can be held.
+pub const HELD_MAX: usize = 8192;
+
+/// The memory of the sessions of one table, and what its sessions share.
+#[derive(Debug)]
+pub struct Common<S> {
+    pools: Pools,
+    shared: S,
+}
+
 /// The memory of the sessions of one table. Two pools, since one of them is locked while the function hears early segments.
 #[derive(Debug)]
-pub struct Pools {
+struct Pools {
     early: Pool,
     kept: Pool,
 }
@@ -88,7 +106,7 @@ pub struct Session {
     pub began: Nanos,
 }
 
-/// A [`StreamFunction`] as a [`NetworkFunction`].
+/// A [`StreamFunction`] or [`SharedStreamFunction`] as a [`NetworkFunction`].
 #[derive(Clone, Debug)]
 pub struct Streams<F> {
     function: F,
@@ -100,11 +118,19 @@ pub struct Streams<F> {
     sizing: Sizing,
 }
 
-impl<F: StreamFunction> Streams<F> {
+impl<F: SharedStreamFunction> Streams<F> {
+    /// Sessions share state.
+    const SHARES: bool = F::DESCRIPTION.sharing.is_any();
+
     /// The function, with the settings of reassembly and tracking.
     #[must_use]
     pub fn new(function: F, config: &StreamConfig) -> Self {
-        const { assert!(F::KEEPS <= BEGINNING_MAX, "a side's beginning is kept up to BEGINNING_MAX bytes") };
+        const {
+            assert!(F::KEEPS <= BEGINNING_MAX, "a side's beginning is kept up to BEGINNING_MAX bytes");
+            assert!(F::HOLDS <= HELD_MAX, "bytes are held up to HELD_MAX");
+            assert!(F::KEEPS == 0 || F::HOLDS == 0, "one pool has both beginnings and held bytes");
+            assert!(F::KEEPS == 0 || !Self::SHARES, "beginnings are not kept in transactions");
+        };
         Self {
             function,
             rules: config.rules(),
@@ -145,10 +171,10 @@ impl<F: StreamFunction> Streams<F> {
     }
 }
 
-impl<F: StreamFunction> NetworkFunction for Streams<F> {
+impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
     type Meta = Portion;
     type Flow = Conversation<F::Flow>;
-    type Shared<M: Memory> = Pools;
+    type Shared<M: Memory> = Common<F::Shared<M>>;
     type Speed = Plain;
 
     const DESCRIPTION: Description = F::DESCRIPTION;
@@ -170,13 +196,24 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         self.sizing
     }
 
-    fn shared<M: Memory>(&self, _memory: &M) -> Pools {
-        Pools { early: Pool::new(&self.budget), kept: Pool::new(&self.budget) }
+    fn shared<M: Memory>(&self, memory: &M) -> Common<F::Shared<M>> {
+        let pools = Pools { early: Pool::new(&self.budget), kept: Pool::new(&self.budget) };
+        Common { pools, shared: self.function.shared(memory) }
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        common: &'a Common<F::Shared<M>>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        self.function.fingerprint(&common.shared, tx, fingerprint)
     }
 
     #[inline(always)]
     fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Portion> {
-        Portion::of(headers, frame)
+        let portion = Portion::of(headers, frame)?;
+        (F::DATAGRAMS || portion.is_segment()).then_some(portion)
     }
 
     #[inline]
@@ -198,10 +235,13 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         flow: &mut Self::Flow,
         meta: &Portion,
     ) -> Step<Verdict, M> {
+        if Self::SHARES && flow.uses_pools(meta, cx.frame()) {
+            M::irrevocable(&mut cx.tx)?;
+        }
         if !flow.connection.flow(&meta.observation, &self.rules, cx) {
             let (judged, is_new) = self.judge(cx.now(), flow, meta);
             if is_new {
-                self.conclude_session(cx.shared, cx.counts(), cx.now(), flow);
+                self.conclude_session(cx, flow, true)?;
                 let session = Session { tuple: meta.observation.tuple(), began: cx.now() };
                 flow.begin_anew(self.function.open(&session));
             }
@@ -215,20 +255,23 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
             }
         }
         if flow.listens() {
-            self.listen(cx.shared, cx.counts(), cx.now(), flow, meta, cx.frame());
+            return self.listen(cx, flow, meta);
         }
         Ok(flow.verdict())
     }
 
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<(), M> {
         let mut flow = *flow;
-        self.conclude_session(cx.shared, cx.counts(), cx.now(), &mut flow);
-        Ok(())
+        if Self::SHARES && flow.is_in_pools() {
+            M::irrevocable(&mut cx.tx)?;
+        }
+        // What sessions share changes with packets alone, so that it is the same whenever a flow ends.
+        self.conclude_session(cx, &mut flow, !Self::SHARES)
     }
 
     fn conclude<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<Self::Flow, M> {
         let mut flow = *flow;
-        self.look_ahead(cx.shared, cx.counts(), cx.now(), &mut flow);
+        self.look_ahead(cx, &mut flow)?;
         Ok(flow)
     }
 
@@ -237,12 +280,12 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         let tallies = Tallies::new(cx.counts().unwrap_or(&empty));
         let alive = flows.alive().filter(|(_, flow)| !flow.is_closed());
         let mut sessions = alive.map(|(key, flow)| (flow.as_opened(key), flow.own));
-        Ok(self.function.report(&mut sessions, &tallies))
+        let now = cx.now();
+        let mut access = Access { shared: &cx.shared.shared, tx: &mut cx.tx };
+        self.function.report(now, &mut access, &mut sessions, &tallies)
     }
 
-    /// Without room, a session isn't heard; its packets are dropped only if the function can drop some.
-    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Portion) -> Step<Verdict, M> {
-        let drops = !F::DESCRIPTION.drop_reasons.is_empty();
-        Ok(if drops { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
+    fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Portion) -> Step<Verdict, M> {
+        self.function.orphan(&mut Access { shared: &cx.shared.shared, tx: &mut cx.tx })
     }
 }

@@ -6,97 +6,156 @@ mod connection;
 mod date;
 mod index;
 mod message;
-mod segment;
 
 use alloc::string::String;
 use alloc::vec;
 
 use memory::{Distributed, Memory};
-use nf::{
-    Context, Description, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId, Report, Sharing, Sizing,
-    Speed, Step, Verdict,
-};
-use packet::{Headers, Nanos, TcpFlags, Transport};
+use nf::{Description, Fingerprint, PortId, Report, Sharing, Step};
+use packet::{FiveTuple, Nanos};
 
+use crate::http::Answered;
+use crate::http::messages::{Body, Head, Lost};
 use crate::list::Catalogued;
+use crate::streams::{Access, Direction, HELD_MAX, Hearing, Said, Session, SharedStreamFunction, Streams, Tallies};
 
 pub use self::config::Config;
 pub use self::connection::Connection;
 pub use self::index::Index;
 use self::index::{Known, Totals};
 use self::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
-use self::segment::Event;
-pub use self::segment::Segment;
 
 /// The `web-cache` function.
 #[derive(Clone, Debug)]
 pub struct WebCache {
-    config: Config,
+    store_port: PortId,
+    responses: usize,
+    longest_secs: u32,
 }
-
-/// How long a connection is remembered after the FINs of both sides.
-const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 impl WebCache {
     /// Creates the function from its configuration.
     #[must_use]
-    pub const fn new(config: Config) -> Self {
-        Self { config }
-    }
-
-    /// Shortens the deadline of a connection that both sides have ended.
-    fn linger<M: Memory>(&self, cx: &mut Context<'_, Self, M>, connection: &Connection) {
-        if connection.ended == [true; 2] {
-            cx.expire_after(FIN_TIMEOUT);
+    pub fn new(config: &Config) -> Self {
+        Self {
+            store_port: PortId(config.store_port.get() as u16),
+            responses: config.responses.get() as usize,
+            longest_secs: config.longest.secs(),
         }
     }
 
-    /// Handles a request: counts it if it is new, and sends it to the store on a hit.
-    fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: &Ask, is_new: bool) -> Step<Verdict, M> {
-        let (index, now) = (cx.shared, cx.now());
+    /// Handles the head of a request: looks it up, counts it, and sends its packet to the store on a hit.
+    fn ask<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        Access { shared: index, tx }: &mut Access<'_, '_, Self, M>,
+        ask: &Ask,
+    ) -> Step<(), M> {
+        index.reclaim(tx, cx.now())?;
         let found = match ask.what {
-            CacheAction::LookUp => index.find(&mut cx.tx, ask.name, now)?,
+            CacheAction::LookUp => index.find(tx, ask.name, cx.now())?,
             CacheAction::Reload | CacheAction::Authorized | CacheAction::Unsafe | CacheAction::Bypass(_) => None,
         };
-        if is_new {
-            index.totals.update(&mut cx.tx, |totals| match (ask.what, &found) {
-                (CacheAction::LookUp, Some(known)) => {
-                    totals.hits += 1;
-                    totals.bytes_saved = totals.bytes_saved.wrapping_add(known.length);
-                }
-                (CacheAction::LookUp | CacheAction::Reload, _) => totals.misses += 1,
-                (CacheAction::Authorized, _) => count(totals, Uncacheable::Authorization),
-                (CacheAction::Unsafe, _) => count(totals, Uncacheable::Method),
-                (CacheAction::Bypass(why), _) => count(totals, why),
-            })?;
+        if found.is_some() {
+            cx.forward_by(self.store_port);
         }
-        Ok(match found {
-            Some(_) => Verdict::Forward(PortId(self.config.store_port.get() as u16)),
-            None => Verdict::forward(),
+        index.totals.update(tx, |totals| match (ask.what, &found) {
+            (CacheAction::LookUp, Some(known)) => {
+                totals.hits += 1;
+                totals.bytes_saved = totals.bytes_saved.wrapping_add(known.length);
+            }
+            (CacheAction::LookUp | CacheAction::Reload, _) => totals.misses += 1,
+            (CacheAction::Authorized, _) => count(totals, Uncacheable::Authorization),
+            (CacheAction::Unsafe, _) => count(totals, Uncacheable::Method),
+            (CacheAction::Bypass(why), _) => count(totals, why),
         })
     }
 
     /// Handles a response to this request: indexes it, or counts why not.
-    fn reply<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: Option<Ask>, reply: &Reply) -> Step<(), M> {
-        let (index, now) = (cx.shared, cx.now());
-        let Some(Ask { name, what }) = ask else {
-            return index.totals.update(&mut cx.tx, |totals| count(totals, Uncacheable::Unmatched));
+    fn reply<M: Memory>(
+        &self,
+        now: Nanos,
+        Access { shared: index, tx }: &mut Access<'_, '_, Self, M>,
+        ask: Option<Ask>,
+        reply: &Reply,
+    ) -> Step<(), M> {
+        let Some(Ask { name, what, .. }) = ask else {
+            return index.totals.update(tx, |totals| count(totals, Uncacheable::Unmatched));
         };
         match (what, reply.keep) {
             // These have been counted with their requests.
             (CacheAction::Bypass(_), _) => Ok(()),
-            (CacheAction::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
+            (CacheAction::Unsafe, _) if reply.succeeds => index.invalidate(tx, name),
             (CacheAction::Unsafe, _) => Ok(()),
             (CacheAction::Authorized, _) if !reply.is_public => Ok(()),
             (CacheAction::Authorized, Keep::Not(_)) => Ok(()),
             (CacheAction::LookUp | CacheAction::Reload | CacheAction::Authorized, Keep::For(secs)) => {
-                let lifetime = Nanos::from_secs(u64::from(secs.min(self.config.longest.secs())));
-                index.keep(&mut cx.tx, Known { name, stale_at: now + lifetime, length: reply.length })
+                let lifetime = Nanos::from_secs(u64::from(secs.min(self.longest_secs)));
+                index.keep(tx, Known { name, stale_at: now + lifetime, length: reply.length })
             }
             (CacheAction::LookUp | CacheAction::Reload, Keep::Not(why)) => {
-                index.totals.update(&mut cx.tx, |totals| count(totals, why))
+                index.totals.update(tx, |totals| count(totals, why))
             }
         }
+    }
+
+    /// Handles a head. Returns what is behind it.
+    fn head<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
+        connection: &mut Connection,
+        (from, head): (Direction, Head<'_>),
+    ) -> Step<Body, M> {
+        match head {
+            Head::Request(head) => {
+                let Some((ask, body)) = message::ask(head) else { return Ok(Body::Length(0)) };
+                connection.note(from, true);
+                self.ask(cx, access, &ask)?;
+                connection.asks(ask);
+                connection.is_lost |= ask.what == CacheAction::Bypass(Uncacheable::Invalid);
+                Ok(body)
+            }
+            Head::Response(head) => {
+                let ask = connection.oldest();
+                let answered = ask.map_or(Answered::Usually, |ask| ask.answered);
+                let Some((reply, body)) = message::reply(head, answered) else { return Ok(Body::Length(0)) };
+                connection.note(from, false);
+                if let Some(reply) = reply {
+                    self.reply(cx.now(), access, ask, &reply)?;
+                    connection.answered();
+                }
+                Ok(body)
+            }
+            Head::TooLong => {
+                connection.is_lost = true;
+                access.shared.totals.update(access.tx, |totals| count(totals, Uncacheable::Long))?;
+                Ok(Body::Rest)
+            }
+        }
+    }
+
+    /// Reads what a side says next.
+    fn data<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
+        connection: &mut Connection,
+        (from, bytes): (Direction, &[u8]),
+    ) -> Step<(), M> {
+        let mut messages = connection.sides[from as usize];
+        let (held, kind) = (cx.held(), connection.kind(from));
+        let found = |head: Head<'_>| {
+            let body = self.head(cx, access, connection, (from, head))?;
+            Ok((body, connection.kind(from)))
+        };
+        let count = messages.read(bytes, held, kind, HELD_MAX, found)?;
+        connection.sides[from as usize] = messages;
+        cx.hold(count);
+        if messages.are_over() {
+            cx.enough(from);
+        }
+        Ok(())
     }
 }
 
@@ -104,50 +163,44 @@ fn count(totals: &mut Totals, why: Uncacheable) {
     totals.uncacheable[why as usize] += 1;
 }
 
-impl Catalogued for WebCache {
+impl Catalogued for Streams<WebCache> {
     type Config = Config;
 
     const CRAMPED: &'static str = r#"
 store_port = 1
 responses = 2
-idle_timeout = 2
+streams = { flows = 64, flows_v6 = 64 }
 "#;
     const SMALL: &'static str = r#"
 store_port = 1
 responses = 16
+streams = { flows = 1000, flows_v6 = 1000 }
 "#;
 
     fn from_config(config: Config) -> Self {
-        Self::new(config)
+        Self::new(WebCache::new(&config), &config.streams)
     }
 }
 
-impl NetworkFunction for WebCache {
-    type Meta = Segment;
+impl SharedStreamFunction for WebCache {
     type Flow = Connection;
     type Shared<M: Memory> = Index<M>;
-    type Speed = Self;
+
+    const HOLDS: usize = HELD_MAX;
+    const DATAGRAMS: bool = false;
 
     const DESCRIPTION: Description = Description {
         name: "web-cache",
         summary: "finds HTTP requests that a cache could answer (RFC 9111), counts them, and sends them to a store's port",
-        state: "the requests that wait for their responses",
-        sharing: Sharing::Shares("the index of responses"),
-        keys: config::KEYS,
+        state: "the messages of both sides, and the requests that wait for their responses",
+        sharing: Sharing::StreamsShare("the index of responses"),
+        keys: &config::KEYS,
         drop_reasons: &[],
         recipes: config::RECIPES,
     };
 
-    fn packet_set(&self) -> PacketSet {
-        PacketSet::SymmetricFiveTuple
-    }
-
-    fn sizing(&self) -> Sizing {
-        Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
-    }
-
     fn shared<M: Memory>(&self, memory: &M) -> Index<M> {
-        Index::new(memory, self.config.responses.get() as usize)
+        Index::new(memory, self.responses)
     }
 
     fn fingerprint<'a, M: Memory>(
@@ -159,81 +212,40 @@ impl NetworkFunction for WebCache {
         shared.fingerprint(tx, fingerprint)
     }
 
-    #[inline]
-    fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Segment> {
-        let Transport::Tcp(tcp) = headers.transport else { return None };
-        let (tuple, payload) = (headers.five_tuple()?, headers.payload(frame));
-        let has = |flag| tcp.flags.contains(flag);
-        let event = if has(TcpFlags::RST) {
-            Event::Reset
-        } else if has(TcpFlags::SYN) {
-            Event::Syn
-        } else if let Some(ask) = message::ask(payload) {
-            Event::Ask(ask, tcp.seq)
-        } else if let Some(reply) = message::reply(payload) {
-            Event::Reply(reply, tcp.seq)
-        } else if has(TcpFlags::FIN) {
-            Event::Fin
-        } else {
-            Event::Data
-        };
-        Some(Segment { tuple, event })
+    fn open(&self, _: &Session) -> Connection {
+        Connection::default()
     }
 
-    #[inline]
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
-        Ok(if Self::refuses(self, segment) {
-            Opened::Refused(Verdict::forward())
-        } else {
-            Opened::Flow(Connection::default())
-        })
-    }
-
-    fn packet<M: Memory>(
+    fn hear<M: Memory>(
         &self,
-        cx: &mut Context<'_, Self, M>,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
         connection: &mut Connection,
-        segment: &Segment,
-    ) -> Step<Verdict, M> {
-        cx.expire_after(self.config.idle_timeout.nanos());
-        let is_first = segment.tuple.symmetric().1;
-        match &segment.event {
-            Event::Data => self.linger(cx, connection),
-            // A new connection on the same ports.
-            Event::Syn => *connection = Connection::default(),
-            Event::Fin => {
-                connection.ended[usize::from(is_first)] = true;
-                self.linger(cx, connection);
+        said: Said<'_>,
+    ) -> Step<(), M> {
+        let is_incomplete = match said {
+            Said::Data(from, bytes) => return self.data(cx, access, connection, (from, bytes)),
+            Said::Gap(from, gap) => {
+                let lost = connection.sides[from as usize].gap(gap.len);
+                connection.is_lost |= lost != Lost::Body;
+                lost == Lost::Head
             }
-            Event::Reset => cx.close(),
-            Event::Ask(ask, seq) => {
-                if connection.is_client(is_first) {
-                    let now = cx.now();
-                    cx.shared.reclaim(&mut cx.tx, now)?;
-                    let is_new = connection.asks(*ask, *seq);
-                    return self.ask(cx, ask, is_new);
-                }
-            }
-            Event::Reply(reply, seq) => {
-                if connection.is_server(is_first)
-                    && let Some(ask) = connection.answers(*seq)
-                {
-                    self.reply(cx, ask, reply)?;
-                    // A connection that was answered is not part of a flood.
-                    cx.assure();
-                }
-            }
+            Said::End(from) => connection.sides[from as usize].is_in_head(),
+            Said::Deviation(..) | Said::Datagram(..) => false,
+        };
+        if is_incomplete {
+            access.shared.totals.update(access.tx, |totals| count(totals, Uncacheable::Incomplete))?;
         }
-        Ok(Verdict::forward())
+        Ok(())
     }
 
-    /// Forwards packets without room for their connection.
-    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
-        Ok(Verdict::forward())
-    }
-
-    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
-        let (shared, tx) = (cx.shared, &mut cx.tx);
+    fn report<M: Memory>(
+        &self,
+        _: Nanos,
+        Access { shared, tx }: &mut Access<'_, '_, Self, M>,
+        _: &mut dyn Iterator<Item = (FiveTuple, Connection)>,
+        _: &Tallies<'_>,
+    ) -> Step<Option<Report>, M> {
         let totals = shared.totals.read(tx, Nanos::NEVER)?;
         let row = |(what, count): (&str, u64)| vec![what.into(), count.into()];
         Ok(Some(Report {
@@ -241,16 +253,6 @@ impl NetworkFunction for WebCache {
             columns: vec!["what", "count"],
             rows: totals.rows().into_iter().map(row).collect(),
         }))
-    }
-}
-
-impl Speed<Self> for WebCache {
-    const SELECTIVE: bool = true;
-
-    /// A connection is remembered from its first request on.
-    #[inline]
-    fn refuses(_: &Self, segment: &Segment) -> bool {
-        !matches!(segment.event, Event::Ask(..))
     }
 }
 

@@ -83,6 +83,15 @@ pub trait Memory: Sized + Send + Sync + 'static {
     /// An object that is changed often, and read seldom or with some staleness.
     type Distributed<T: Portion>: Distributed<T, Self>;
 
+    /// Makes the transaction irrevocable: from here on it can't fail, so the step may change what lies in no memory. By default nothing has
+    /// to be done, since steps run once.
+    ///
+    /// # Errors
+    /// If the transaction has accessed shared state before. The step then runs again, irrevocably from the start.
+    fn irrevocable(_tx: &mut Self::Tx<'_>) -> Result<(), Self::Conflict> {
+        Ok(())
+    }
+
     /// Makes an array of `len` elements, all `initial`.
     fn vector<T: Value>(&self, len: usize, initial: T) -> Self::Vector<T>;
 

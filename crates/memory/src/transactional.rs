@@ -98,6 +98,10 @@ impl Memory for Transactional {
     type Allocator = TxAllocator;
     type Distributed<T: Portion> = TxDistributed<T>;
 
+    fn irrevocable(tx: &mut Tx<'_>) -> Result<(), Conflict> {
+        tx.make_irrevocable()
+    }
+
     fn vector<T: Value>(&self, len: usize, initial: T) -> TxVector<T> {
         TxVector::new(len, &initial)
     }

@@ -328,3 +328,45 @@ fn the_same_handler_runs_in_local_memory() {
     let counted = counted.count() as u64;
     assert_eq!(local.total.read(&mut LocalTx::default(), 0), Ok(counted));
 }
+
+/// Steps that change something outside the memory, which no abort can undo: each does it once.
+#[test]
+fn irrevocable_steps_act_once() {
+    const STEPS: u64 = 20_000;
+    let memory = Transactional::new(4, 3);
+    let (cells, outside) = (memory.vector(3, 0_u64), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for (core, mut handle) in memory.core_handles().into_iter().enumerate() {
+            let (memory, cells, outside) = (&memory, &cells, &outside);
+            scope.spawn(move || {
+                for number in 0..STEPS {
+                    let (acts, early) = (number % 5 == core as u64, number % 2 == 0);
+                    for aborts in 0.. {
+                        let mut log = handle.log(memory);
+                        let mut tx = log.attempt(aborts);
+                        let step = |tx: &mut _| {
+                            if acts && early {
+                                Transactional::irrevocable(tx)?;
+                            }
+                            let count = cells.read(tx, (number % 3) as usize)?;
+                            if acts {
+                                Transactional::irrevocable(tx)?;
+                                // ORDERING: Relaxed. Only the sum matters.
+                                outside.fetch_add(1, Ordering::Relaxed);
+                            }
+                            cells.write(tx, (number % 3) as usize, count + u64::from(acts))
+                        };
+                        if step(&mut tx).is_ok() && tx.commit().is_ok() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut handles = memory.core_handles();
+    let mut log = handles[0].log(&memory);
+    let mut tx = log.begin();
+    let sum: u64 = (0..3).map(|cell| cells.read(&mut tx, cell).expect("nobody runs")).sum();
+    assert_eq!((outside.into_inner(), sum), (STEPS / 5 * 4, STEPS / 5 * 4));
+}

@@ -55,8 +55,8 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
         Self { frame, ..self }
     }
 
-    /// The captured bytes of the packet's frame, for functions whose [sharing](crate::Description::sharing) is
-    /// [`Streams`](crate::Sharing::Streams). Empty for others, and where a flow ends without a packet of its own.
+    /// The captured bytes of the packet's frame, for functions that [read them](crate::Sharing::reads_frames). Empty for others, and where
+    /// a flow ends without a packet of its own.
     #[inline]
     #[must_use]
     pub const fn frame(&self) -> &'a [u8] {

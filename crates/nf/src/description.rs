@@ -90,13 +90,33 @@ pub enum Sharing {
     Streams,
     /// Packet sets share something. The text completes the sentence "packet sets share ...".
     Shares(&'static str),
+    /// Packet sets share something, and steps read the packets' bytes, as for [`Streams`](Self::Streams).
+    StreamsShare(&'static str),
 }
 
 impl Sharing {
     /// True if packet sets share anything.
     #[must_use]
     pub const fn is_any(self) -> bool {
-        matches!(self, Self::Shares(_))
+        self.what().is_some()
+    }
+
+    /// What packet sets share, to complete the sentence "packet sets share ...".
+    #[must_use]
+    pub const fn what(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing | Self::Streams => None,
+            Self::Shares(what) | Self::StreamsShare(what) => Some(what),
+        }
+    }
+
+    /// True if steps read the packets' bytes.
+    #[must_use]
+    pub const fn reads_frames(self) -> bool {
+        match self {
+            Self::Streams | Self::StreamsShare(_) => true,
+            Self::Nothing | Self::Shares(_) => false,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use packet::{FlowKey, Headers, Host, Nanos, Seq};
 
 use crate::context::Context;
 use crate::counts::PacketCounts;
-use crate::description::{Description, PacketSet, Sharing};
+use crate::description::{Description, PacketSet};
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
 use crate::speed::Speed;
@@ -145,7 +145,7 @@ pub trait NetworkFunction:
     const COUNTS: bool = false;
 
     /// True if steps read the packet's bytes.
-    const READS_FRAMES: bool = matches!(Self::DESCRIPTION.sharing, Sharing::Streams);
+    const READS_FRAMES: bool = Self::DESCRIPTION.sharing.reads_frames();
 
     /// The number of counters, if the function [counts](Self::COUNTS).
     fn counters(&self) -> usize {

@@ -175,6 +175,28 @@ impl Side {
         self.flags & DEAF != 0
     }
 
+    /// True if early bytes wait, or a FIN for bytes before it.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.first != NONE || self.flags & (FIN | ENDED | DEAF) == FIN
+    }
+
+    /// True if [taking](Self::segment) the segment changes no pool: it is the next one or all old, and nothing waits.
+    #[must_use]
+    pub fn is_direct(&self, segment: &Segment<'_>) -> bool {
+        if self.flags & (ENDED | DEAF) != 0 {
+            return true;
+        }
+        let seq = segment.seq.wrapping_add(u32::from(segment.syn));
+        let is_next = self.flags & KNOWN == 0 || self.begins_anew(segment) || seq == self.next;
+        let end = seq.wrapping_add(segment.payload.len() as u32).wrapping_add(segment.missing);
+        !self.waits() && (is_next || (!segment.fin && !after(end, self.next)))
+    }
+
+    const fn begins_anew(&self, segment: &Segment<'_>) -> bool {
+        segment.syn && self.offset == 0 && self.first == NONE
+    }
+
     /// Takes a segment of this side.
     #[inline]
     pub fn segment(
@@ -189,8 +211,7 @@ impl Side {
             return Taken::Ignored;
         }
         let seq = segment.seq.wrapping_add(u32::from(segment.syn));
-        let begins_anew = segment.syn && self.offset == 0 && self.first == NONE;
-        if self.flags & KNOWN == 0 || begins_anew {
+        if self.flags & KNOWN == 0 || self.begins_anew(segment) {
             self.next = seq;
             self.flags |= KNOWN;
         }
@@ -202,8 +223,7 @@ impl Side {
             return Taken::InOrder;
         }
         if segment.missing > 0 || segment.fin {
-            let mut stream = Stream { side: self, blocks: &mut pool.lock(), hear };
-            stream.close(segment.missing, segment.fin);
+            self.close(segment.missing, segment.fin, hear);
         }
         Taken::InOrder
     }
@@ -260,6 +280,26 @@ impl Side {
         self.flags |= DEAF;
         if self.first != NONE {
             self.free_all(&mut pool.lock());
+        }
+    }
+
+    /// Handles what follows a segment in order, while nothing waits: bytes that were not captured, and the FIN.
+    fn close(&mut self, missing: u32, fin: bool, hear: &mut impl FnMut(Event<'_>) -> bool) {
+        if fin {
+            self.fin = self.next.wrapping_add(missing);
+            self.flags |= FIN;
+        }
+        if missing > 0 {
+            self.next = self.next.wrapping_add(missing);
+            self.offset += u64::from(missing);
+            if !hear(Event::Gap(Gap { len: missing, end: End::NotCaptured })) {
+                self.flags |= DEAF;
+                return;
+            }
+        }
+        if fin {
+            self.flags |= ENDED;
+            hear(Event::End);
         }
     }
 
@@ -590,16 +630,6 @@ impl<H: FnMut(Event<'_>) -> bool> Stream<'_, H> {
         if !(self.hear)(Event::Gap(Gap { len, end })) {
             self.let_go();
         }
-    }
-
-    /// Handles what follows a segment in order: bytes that were not captured, and the FIN.
-    fn close(&mut self, missing: u32, fin: bool) {
-        if fin {
-            self.side.fin = self.side.next.wrapping_add(missing);
-            self.side.flags |= FIN;
-        }
-        self.skip(self.side.next.wrapping_add(missing), End::NotCaptured);
-        self.end_if_complete();
     }
 
     fn skip_acknowledged(&mut self, ack: u32) {

@@ -131,7 +131,11 @@ proptest! {
         side.segment(&syn, &pool, policy, &limits, &mut |event| heard.hear(event));
         for (at, payload) in &segments {
             naive.take(*at, payload, policy);
-            side.segment(&segment(base.wrapping_add(*at), payload), &pool, policy, &limits, &mut |event| heard.hear(event));
+            let segment = segment(base.wrapping_add(*at), payload);
+            let (is_direct, used) = (side.is_direct(&segment), pool.used());
+            side.segment(&segment, &pool, policy, &limits, &mut |event| heard.hear(event));
+            prop_assert!(!is_direct || (pool.used() == used && !side.waits()), "a direct segment uses no pool");
+            prop_assert_eq!(side.waits(), pool.used() > 0);
         }
         side.end(&pool, &mut |event| heard.hear(event));
         prop_assert_eq!(String::from_utf8(heard.text), String::from_utf8(naive.text(0)));

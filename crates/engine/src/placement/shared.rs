@@ -97,7 +97,7 @@ impl<N: NetworkFunction> Shared<N> {
                 handles.into_iter().map(|handle| Self(SharedTables::Entries(handle))).collect()
             }
             // Steps of functions over streams can't be taken on a copy and again.
-            (Sharing::Shares(_) | Sharing::Streams, _) | (Sharing::Nothing, false) => {
+            (Sharing::Shares(_) | Sharing::Streams | Sharing::StreamsShare(_), _) | (Sharing::Nothing, false) => {
                 let handles = Striped::handles(nf, sharing, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(SharedTables::Stripes(handle))).collect()
             }

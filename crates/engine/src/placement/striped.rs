@@ -62,10 +62,7 @@ impl<N: NetworkFunction> Striped<N> {
         seed: u64,
         tables: Tables,
     ) -> Vec<Self> {
-        let count = match sharing {
-            Sharing::Nothing | Sharing::Streams => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
-            Sharing::Shares(_) => 1,
-        };
+        let count = if sharing.is_any() { 1 } else { (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two() };
         let each = Sizing { flows: share(sizing.flows, count), flows_v6: share(sizing.flows_v6, count) };
         let stripe =
             || Stripe { state: Private::with_options(nf, each, seed, tables), now: Nanos(0), commits: Vec::new() };

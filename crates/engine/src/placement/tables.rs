@@ -78,14 +78,14 @@ impl Tables {
 
 /// Checks that the function's steps can be atomic operations on entries. The error says why not.
 fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
-    match sharing {
-        Sharing::Shares(what) => {
+    match sharing.what() {
+        Some(what) => {
             Err(format!("packet sets of {name} share {what}, so one lock guards all its steps: leave --guard out"))
         }
-        Sharing::Nothing | Sharing::Streams if !adds => Err(format!(
+        None if !adds => Err(format!(
             "a step of {name} is more than one atomic operation can do, so its entries have locks: leave --guard out"
         )),
-        Sharing::Nothing | Sharing::Streams => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -134,7 +134,7 @@ impl<N: Function> Transacted<N> {
     /// The fingerprint of the state that packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
         let Self { common, transactor, .. } = self;
-        transactor.transact(common, Nanos(0), Seq(0), |cx| {
+        transactor.transact(common, Nanos(0), Seq(0), &[], |cx| {
             let mut fingerprint = Fingerprint::default();
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
@@ -158,7 +158,7 @@ impl<N: Function> Transacted<N> {
         let Self { common, transactor, .. } = self;
         let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
         let counts = std::mem::replace(&mut transactor.counts, total);
-        let report = transactor.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
+        let report = transactor.transact(common, now, Seq(0), &[], |cx| nf.report(cx, flows));
         (transactor.order, transactor.tally, transactor.counts) = (order, tally, counts);
         report
     }
@@ -237,7 +237,9 @@ impl<N: Function> Placement<N> for Transacted<N> {
         let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
         match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
-                decided(&transactor.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
+                decided(
+                    &transactor.transact(common, lane.now, lane.seq, lane.frame, |cx| stateless(nf, cx, lane.meta)),
+                );
             }
             Family::V4(key) => Stepping { nf, flows: v4, ledger, common, transactor }.step(key, lane, decided),
             Family::V6(key) => Stepping { nf, flows: v6, ledger, common, transactor }.step(key, lane, decided),
@@ -270,7 +272,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
                 let lane = lane(at);
                 let (meta, now, seq) = (lane.meta, lane.now, lane.seq);
-                let mut cx = Context::new(&common.shared, tx, now, seq).counting(counts);
+                let mut cx = Context::new(&common.shared, tx, now, seq).counting(counts).reading(lane.frame);
                 let outcome = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
                 match &outcome {
@@ -281,11 +283,12 @@ impl<N: Function> Placement<N> for Transacted<N> {
                     }
                 }
             }
+            let ran_alone = tx.is_irrevocable();
             let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
             match outcome {
                 Ok(place) => {
                     counts.into_iter().for_each(PacketCounts::commit);
-                    transactor.committed(place, aborts, together);
+                    transactor.committed(place, ran_alone, together);
                     (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| decided(at, verdict));
                     done += together;
                     aborts = 0;
@@ -332,6 +335,7 @@ impl Transactor {
         common: &Common<N>,
         now: Nanos,
         seq: Seq,
+        frame: &[u8],
         mut body: impl for<'a> FnMut(&mut Context<'a, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
         if let Order::Given(order) = &self.order {
@@ -342,18 +346,22 @@ impl Transactor {
                 let counts = N::COUNTS.then_some(&self.counts);
                 counts.into_iter().for_each(PacketCounts::discard);
                 let mut log = self.handle.log(&common.memory);
-                let mut cx = Context::new(&common.shared, log.attempt(aborts), now, seq).counting(counts);
+                let tx = log.attempt(aborts);
+                let mut cx = Context::new(&common.shared, tx, now, seq).counting(counts).reading(frame);
                 match body(&mut cx) {
-                    Ok(value) => cx.tx.commit().map(|place| {
-                        counts.into_iter().for_each(PacketCounts::commit);
-                        (value, place)
-                    }),
+                    Ok(value) => {
+                        let ran_alone = cx.tx.is_irrevocable();
+                        cx.tx.commit().map(|place| {
+                            counts.into_iter().for_each(PacketCounts::commit);
+                            (value, place, ran_alone)
+                        })
+                    }
                     Err(_) => Err(cx.tx.abort()),
                 }
             };
             match outcome {
-                Ok((value, place)) => {
-                    self.committed(place, aborts, 1);
+                Ok((value, place, ran_alone)) => {
+                    self.committed(place, ran_alone, 1);
                     return value;
                 }
                 Err(collision) => self.failed(collision),
@@ -363,9 +371,9 @@ impl Transactor {
     }
 
     #[inline]
-    fn committed(&mut self, place: CommitPosition, aborts: u32, packets: usize) {
+    fn committed(&mut self, place: CommitPosition, ran_alone: bool, packets: usize) {
         self.tally.committed += 1;
-        self.tally.ran_alone += u64::from(aborts >= memory::transactional::ABORTS_MAX);
+        self.tally.ran_alone += u64::from(ran_alone);
         match &mut self.order {
             Order::Any => {}
             Order::Recorded(places) => places.extend((0..packets).map(|_| place)),
@@ -407,10 +415,10 @@ impl<N: Function> Runner<N> for Transacting<'_, N> {
         &mut self,
         now: Nanos,
         seq: Seq,
-        _frame: &[u8],
+        frame: &[u8],
         body: impl for<'x> FnMut(&mut Context<'x, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
-        self.transactor.transact(self.common, now, seq, body)
+        self.transactor.transact(self.common, now, seq, frame, body)
     }
 }
 
@@ -471,7 +479,7 @@ fn packet<N: Function, K: Key>(
     let before = *entry.value_mut();
     // Set here rather than returned: a verdict is large, and a copy costs as much as a short step.
     let (mut flow, mut verdict, mut asked) = (before, Verdict::forward(), Effects::default());
-    transactor.transact(common, lane.now, lane.seq, |cx| {
+    transactor.transact(common, lane.now, lane.seq, lane.frame, |cx| {
         flow = before;
         match nf.packet(cx, &mut flow, lane.meta) {
             Ok(ref outcome) => verdict.set(outcome),

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use nf::{Function, Sharing};
+use nf::Function;
 use packet::Seq;
 use port::Port;
 
@@ -100,7 +100,7 @@ impl<N: Function> Running<'_, N> {
         kind.accepts(&nf.description(), *cores)?;
         options.tables.accepts(&nf)?;
         let needs = "so it can't take over while packets flow";
-        match sharing {
+        match sharing.what() {
             _ if options.link.is_some() => Err(format!("the run has a link that loses packets, {needs}")),
             _ if nf.packet_set() != current.packet_set() => {
                 Err(format!("the configuration has other packet sets than the running one, {needs}"))
@@ -108,12 +108,12 @@ impl<N: Function> Running<'_, N> {
             _ if options.sizing(&nf) != options.sizing(current) => {
                 Err(format!("the configuration has tables for another number of flows than the running one, {needs}"))
             }
-            Sharing::Shares(what) if !self.shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => {
+            Some(what) if !self.shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => {
                 Err(format!(
                     "with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"
                 ))
             }
-            Sharing::Shares(_) | Sharing::Streams | Sharing::Nothing => Ok(nf),
+            Some(_) | None => Ok(nf),
         }
     }
 

@@ -8,7 +8,9 @@ use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, FlowCount, Timeout};
+use crate::config::{Count, Timeout};
+use crate::streams::{STREAM_KEYS, StreamConfig, StreamKeys};
+use crate::tracking::rules::join_keys;
 
 /// The configuration of [`Sidejacking`](super::Sidejacking). Defaults and meanings: `docs/sidejacking.md`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -35,14 +37,10 @@ pub(super) struct Fields {
     pub(super) refresh_interval: Count<0, 86_400>,
     /// Maximum number of sessions.
     pub(super) sessions: Count<1, 1_048_576>,
-    /// Silence after which a connection is forgotten.
-    pub(super) idle_timeout: Timeout,
-    /// Maximum number of IPv4 connections.
-    pub(super) flows: FlowCount,
-    /// Maximum number of IPv6 connections.
-    pub(super) flows_v6: FlowCount,
     /// Number of sessions in the report.
     pub(super) top: Count<0, 10_000>,
+    /// Reassembly and tracking.
+    pub(super) streams: StreamConfig,
 }
 
 /// What must differ for a client to be another one.
@@ -104,10 +102,8 @@ impl Default for Fields {
             remember: Timeout::from_secs(86_400),
             refresh_interval: Count::new(1),
             sessions: Count::new(16_384),
-            idle_timeout: Timeout::from_secs(300),
-            flows: Count::new(65_536),
-            flows_v6: Count::new(8_192),
             top: Count::new(10),
+            streams: StreamConfig::default(),
         }
     }
 }
@@ -116,33 +112,37 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
-pub(super) const KEYS: &[ConfigKey] = &[
-    key(
-        "cookies",
-        "[\"PHPSESSID\", \"JSESSIONID\", \"ASP.NET_SessionId\", \"ASPSESSIONID*\", \"sessionid\", \"session_id\", \
+pub(super) const KEYS: [ConfigKey; 9 + size_of::<StreamKeys>() / size_of::<ConfigKey>()] = join_keys(
+    &[
+        key(
+            "cookies",
+            "[\"PHPSESSID\", \"JSESSIONID\", \"ASP.NET_SessionId\", \"ASPSESSIONID*\", \"sessionid\", \"session_id\", \
          \"connect.sid\", \"sid\", \"CFTOKEN\"]",
-        "names of session cookies, case ignored; a name that ends in * is a prefix",
-    ),
-    key("shortest", "8", "minimum length of a session cookie's value; 1 to 4096"),
-    key("differs", "\"address\"", "what must differ for a client to be another one: address, agent, either or both"),
-    key("block", "false", "drop connections with another client's cookie"),
-    key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
-    key(
-        "remember",
-        "86400",
-        "seconds for which a session that others have used stays in the report after its last use",
-    ),
-    key(
-        "refresh_interval",
-        "1",
-        "seconds for which a session's use by its client isn't noted again; 0 to 86400, less than session_timeout",
-    ),
-    key("sessions", "16384", "maximum number of sessions; 1 to 1048576"),
-    key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "maximum number of IPv4 connections"),
-    key("flows_v6", "8192", "maximum number of IPv6 connections"),
-    key("top", "10", "number of sessions in the report, most requests by others first; 0 to 10000"),
-];
+            "names of session cookies, case ignored; a name that ends in * is a prefix",
+        ),
+        key("shortest", "8", "minimum length of a session cookie's value; 1 to 4096"),
+        key(
+            "differs",
+            "\"address\"",
+            "what must differ for a client to be another one: address, agent, either or both",
+        ),
+        key("block", "false", "drop connections with another client's cookie"),
+        key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
+        key(
+            "remember",
+            "86400",
+            "seconds for which a session that others have used stays in the report after its last use",
+        ),
+        key(
+            "refresh_interval",
+            "1",
+            "seconds for which a session's use by its client isn't noted again; 0 to 86400, less than session_timeout",
+        ),
+        key("sessions", "16384", "maximum number of sessions; 1 to 1048576"),
+        key("top", "10", "number of sessions in the report, most requests by others first; 0 to 10000"),
+    ],
+    &STREAM_KEYS,
+);
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {

@@ -2,18 +2,21 @@
 
 use memory::Portion;
 use nf::{Fingerprint, Flow};
-use packet::{Endpoint, Host6, Nanos, Words};
+use packet::{Endpoint, FiveTuple, Host6, Nanos, Words};
 
 use super::config::{Differs, Fields};
+use crate::http::messages::Messages;
 use crate::http::{Digest, Request};
 
 /// The state of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Another client's cookie was sent over it.
-    pub(super) is_foreign: bool,
-    /// The sides that have sent a FIN, by the order of the endpoints.
-    pub(super) ended: [bool; 2],
+    /// Its five-tuple, from the opener.
+    pub(super) tuple: FiveTuple,
+    /// The messages of both sides, by direction. Only those of the client are looked for once it is known.
+    pub(super) sides: [Messages; 2],
+    /// A message was found: the other side isn't heard any more.
+    pub(super) is_known: bool,
 }
 
 impl Flow for Connection {}
@@ -49,6 +52,8 @@ pub(super) struct Totals {
     pub foreign: u64,
     /// Requests without room.
     pub unjudged: u64,
+    /// Requests with a head that is too long, or a part of it missing.
+    pub unread: u64,
 }
 
 packet::words! {
@@ -70,8 +75,8 @@ packet::words! {
             foreign: (words[8] >> 16) as u32,
         }
     };
-    Totals: [3], totals => [totals.requests, totals.foreign, totals.unjudged],
-        words => Self { requests: words[0], foreign: words[1], unjudged: words[2] };
+    Totals: [4], totals => [totals.requests, totals.foreign, totals.unjudged, totals.unread],
+        words => Self { requests: words[0], foreign: words[1], unjudged: words[2], unread: words[3] };
 }
 
 impl Portion for Totals {
@@ -79,6 +84,7 @@ impl Portion for Totals {
         self.requests += other.requests;
         self.foreign += other.foreign;
         self.unjudged += other.unjudged;
+        self.unread += other.unread;
     }
 }
 

@@ -1,11 +1,10 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::string::String;
 
-use memory::{Local, LocalTx};
-use packet::{FiveTuple, Seq};
+use memory::Local;
 
 use super::*;
-use crate::testing::report_at;
+use crate::testing::{Asked, report_shared, tell};
 
 const OWNER: [u8; 4] = [10, 0, 0, 1];
 const OTHER: [u8; 4] = [10, 0, 0, 2];
@@ -16,13 +15,16 @@ struct Bench {
     now: Nanos,
 }
 
-fn tuple(client: [u8; 4], port: u16) -> FiveTuple {
-    FiveTuple::v4(client.into(), Ipv4Addr::new(192, 0, 2, 80), port, 80, packet::protocol::TCP)
+fn connection(client: [u8; 4]) -> Connection {
+    let tuple = FiveTuple::v4(client.into(), Ipv4Addr::new(192, 0, 2, 80), 4000, 80, packet::protocol::TCP);
+    Connection { tuple, sides: [Messages::default(); 2], is_known: false }
 }
 
 impl Bench {
+    /// A detector that blocks.
     fn new(text: &str) -> Self {
-        let function = Sidejacking::new(toml::from_str(text).expect("the test's own configuration"));
+        let text = std::format!("block = true\n{text}");
+        let function = Sidejacking::new(toml::from_str(&text).expect("the test's own configuration"));
         Self { state: function.shared(&Local::default()), function, now: Nanos::from_secs(1_000) }
     }
 
@@ -30,19 +32,14 @@ impl Bench {
         self.now = self.now + Nanos::from_secs(secs);
     }
 
-    fn step(&self, connection: &mut Connection, client: [u8; 4], event: Event) -> Verdict {
-        let mut cx = Context::new(&self.state, LocalTx::default(), self.now, Seq(0));
-        let segment = Segment { tuple: tuple(client, 4000), event };
-        let Ok(verdict) = self.function.packet(&mut cx, connection, &segment);
-        assert_eq!(cx.effects().assured, connection.is_foreign);
-        verdict
+    fn says(&self, connection: &mut Connection, from: Direction, text: &str) -> Asked {
+        tell(&self.function, &self.state, self.now, connection, Said::Data(from, text.as_bytes()))
     }
 
     /// Sends a request over a connection of its own. Returns true if it counts as another client's.
     fn asks(&self, client: [u8; 4], session: u64, agent: u32) -> bool {
-        let mut connection = Connection::default();
-        self.step(&mut connection, client, Event::Request { session: Digest(session), agent });
-        connection.is_foreign
+        let fields = std::format!("Host: a\r\nUser-Agent: {agent}\r\nCookie: sid=0123456789-{session}\r\n");
+        self.says(&mut connection(client), Direction::Original, &request(&fields)).drops
     }
 
     /// Returns the session of a request.
@@ -86,17 +83,43 @@ fn what_differs_is_configured() {
 }
 
 #[test]
-fn a_connection_is_blocked_from_the_cookie_to_its_end() {
-    let bench = Bench::new("block = true");
+fn a_connection_is_dropped_with_the_cookie_and_by_default_none_is() {
+    let mut bench = Bench::new("");
     bench.asks(OWNER, 7, 1);
-    let mut connection = Connection::default();
-    let drop = Verdict::Drop(SIDEJACKED);
-    let cookie = Event::Request { session: Digest(7), agent: 1 };
-    assert_eq!(bench.step(&mut connection, OTHER, Event::Data), Verdict::FORWARD);
-    for event in [cookie, Event::Data, Event::Request { session: Digest(9), agent: 1 }, Event::Fin, Event::Reset] {
-        assert_eq!(bench.step(&mut connection, OTHER, event), drop, "{event:?}");
+    let text = request("Host: a\r\nUser-Agent: 1\r\nCookie: sid=0123456789-7\r\n");
+    let (one, other) = text.split_at(50);
+    let mut stolen = connection(OTHER);
+    let asked = bench.says(&mut stolen, Direction::Original, one);
+    assert_eq!(asked, Asked { port: None, drops: false, holds: one.len() });
+    // As reassembly tells it: what was held, with what follows.
+    assert!(bench.says(&mut stolen, Direction::Original, &std::format!("{one}{other}")).drops);
+    bench.function.config.block = false;
+    assert!(!bench.says(&mut connection(OTHER), Direction::Original, &text).drops);
+    assert!(!bench.says(&mut connection(OTHER), Direction::Original, &text.repeat(2)).drops);
+    let report = report_shared(&bench.function, &bench.state, bench.now).unwrap();
+    assert!(report.title.contains("5 requests with a session cookie, 4 by other clients"), "{}", report.title);
+}
+
+#[test]
+fn only_clients_send_cookies_and_only_whole_heads_are_read() {
+    let bench = Bench::new("");
+    bench.asks(OWNER, 7, 1);
+    let text = request("Host: a\r\nUser-Agent: 1\r\nCookie: sid=0123456789-7\r\n");
+    let mut answered = connection(OTHER);
+    bench.says(&mut answered, Direction::Reply, "HTTP/1.1 200 OK\r\n\r\n");
+    assert!(!bench.says(&mut answered, Direction::Reply, &text).drops, "a server");
+    assert!(bench.says(&mut answered, Direction::Original, &text).drops);
+    let begun = || Said::Data(Direction::Original, &text.as_bytes()[..60]);
+    let gap = Said::Gap(Direction::Original, stream::Gap { len: 3, end: stream::End::Acknowledged });
+    for end in [gap, Said::End(Direction::Original)] {
+        let mut cut = connection(OTHER);
+        tell(&bench.function, &bench.state, bench.now, &mut cut, begun());
+        assert!(!tell(&bench.function, &bench.state, bench.now, &mut cut, end).drops);
     }
-    assert_eq!(bench.step(&mut connection, OTHER, Event::Syn), Verdict::FORWARD, "another connection");
+    let long = request(&std::format!("X: {}\r\nCookie: sid=0123456789-7\r\n", "y".repeat(HELD_MAX)));
+    assert!(!bench.says(&mut connection(OTHER), Direction::Original, &long[..HELD_MAX + 9]).drops);
+    let report = report_shared(&bench.function, &bench.state, bench.now).unwrap();
+    assert!(report.title.ends_with("3 heads unread)"), "{}", report.title);
 }
 
 #[test]
@@ -105,7 +128,7 @@ fn sessions_without_room_are_counted_and_told_of_nobody() {
     assert!(
         !bench.asks(OWNER, 7, 1) && !bench.asks(OWNER, 8, 1) && !bench.asks(OTHER, 8, 1) && bench.asks(OTHER, 7, 2)
     );
-    let report = report_at(&bench.function, &[], &bench.state, bench.now).unwrap();
+    let report = report_shared(&bench.function, &bench.state, bench.now).unwrap();
     assert!(
         report.title.contains("4 requests with a session cookie, 1 by other clients, 2 without room"),
         "{}",

@@ -1,12 +1,13 @@
 //! A session: its connection, both streams, and the function's state.
 
-use nf::{Flow, PacketCounts, Reason, Reply, Verdict};
+use memory::Memory;
+use nf::{Context, Flow, PortId, Reason, Reply, Step, Verdict};
 use packet::{FiveTuple, Nanos};
 use stream::{Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
 
 use super::hearing::{Hearing, Said, Sentence, Tallies, Wishes};
 use super::keeper::Keeper;
-use super::{Direction, Pools, Portion, StreamFunction, Streams};
+use super::{Access, Common, Direction, Pools, Portion, SharedStreamFunction, Streams};
 use crate::tracking::{Cause, Connection, Event, Rules, tcp};
 
 /// The state of a session.
@@ -22,8 +23,18 @@ pub struct Conversation<F> {
     /// By direction: nothing more is wanted.
     deaf: [bool; 2],
     sentence: Sentence,
+    way: Option<Way>,
     /// The function has closed it.
     is_closed: bool,
+}
+
+/// The port that the function chose for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    from: Direction,
+    /// The sequence number behind the packet's bytes.
+    end: u32,
+    port: PortId,
 }
 
 impl<F: Flow> Flow for Conversation<F> {}
@@ -43,6 +54,7 @@ impl<F: Flow> Conversation<F> {
             own: own(),
             deaf: [false; 2],
             sentence: Sentence::Forward,
+            way: None,
             is_closed: false,
         })
     }
@@ -54,6 +66,7 @@ impl<F: Flow> Conversation<F> {
         self.own = own;
         self.deaf = [false; 2];
         self.sentence = Sentence::Forward;
+        self.way = None;
         self.is_closed = false;
     }
 
@@ -88,195 +101,259 @@ impl<F: Flow> Conversation<F> {
         }
     }
 
+    /// True if it has bytes in the pools.
+    pub(super) fn is_in_pools(&self) -> bool {
+        self.sides.iter().any(Side::waits) || self.kept.iter().any(|kept| !kept.is_empty())
+    }
+
+    /// True if the step of a packet may change the pools, even before the function has heard anything.
+    pub(super) fn uses_pools(&self, meta: &Portion, frame: &[u8]) -> bool {
+        let is_direct = || match segment(meta, frame) {
+            Some(segment) => self.sides[self.connection.direction(&meta.observation) as usize].is_direct(&segment),
+            None => true,
+        };
+        self.is_in_pools() || !is_direct()
+    }
+
+    /// The port by which bytes went that come again in this segment.
+    fn way_of(&self, from: Direction, segment: &Segment<'_>) -> Option<PortId> {
+        let way = self.way.filter(|way| way.from == from)?;
+        let start = segment.seq.wrapping_add(u32::from(segment.syn));
+        let ahead = way.end.wrapping_sub(start);
+        (ahead > 0 && ahead as usize <= segment.payload.len()).then_some(way.port)
+    }
+
     /// The five-tuple as the opener sent it. `key` is the symmetric one.
     pub(super) const fn as_opened(&self, key: FiveTuple) -> FiveTuple {
         if self.connection.opener_first() { key } else { key.reversed() }
     }
 }
 
-impl<F: StreamFunction> Streams<F> {
-    /// Hears a valid packet of a session.
+/// A TCP segment for reassembly; `None` for a packet of which nothing is heard.
+fn segment<'a>(meta: &Portion, frame: &'a [u8]) -> Option<Segment<'a>> {
+    let Event::Tcp(segment) = &meta.observation.event else { return None };
+    let (syn, fin) = match segment.event() {
+        tcp::Event::Syn | tcp::Event::SynAck => (true, false),
+        tcp::Event::Fin => (false, true),
+        tcp::Event::Ack => (false, false),
+        tcp::Event::Rst | tcp::Event::Nothing => return None,
+    };
+    let (payload, missing) = meta.payload(frame);
+    Some(Segment { seq: segment.seq(), payload, missing, syn, fin })
+}
+
+/// What a call of the function needs.
+pub(super) struct Call<'c, 'x, 'a, 'k, F: SharedStreamFunction, M: Memory> {
+    pub(super) cx: Hearing<'c>,
+    pub(super) access: Access<'x, 'a, F, M>,
+    pub(super) own: &'c mut F::Flow,
+    pub(super) keeper: Keeper<'k>,
+    /// A conflict on shared state: the step runs again.
+    conflict: Option<M::Conflict>,
+}
+
+impl<F: SharedStreamFunction> Streams<F> {
+    /// Hears a valid packet of a session. Returns the verdict on it.
     #[inline(never)]
-    pub(super) fn listen(
+    pub(super) fn listen<M: Memory>(
         &self,
-        pools: &Pools,
-        counts: Option<&PacketCounts>,
-        now: Nanos,
+        cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
         meta: &Portion,
-        frame: &[u8],
-    ) {
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
-        let from = flow.connection.direction(&meta.observation);
+    ) -> Step<Verdict, M> {
+        let Common { pools, shared } = cx.shared;
+        let (frame, from) = (cx.frame(), flow.connection.direction(&meta.observation));
+        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let heard = segment(meta, frame);
+        let mut again = None;
+        let Conversation { sides, own, kept, .. } = flow;
+        let mut call = Call {
+            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+            access: Access { shared, tx: &mut cx.tx },
+            own,
+            keeper: Keeper::new(&pools.kept, kept),
+            conflict: None,
+        };
         match &meta.observation.event {
-            Event::Tcp(segment) => {
-                let Conversation { sides, own, kept, .. } = flow;
-                let other = opposite(from);
-                let mut keeper = Keeper::new(&pools.kept, kept);
-                if segment.has_ack() {
-                    let hear = &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, other, heard);
-                    sides[other as usize].acknowledged(segment.ack(), &pools.early, hear);
+            Event::Tcp(tcp) => {
+                if tcp.has_ack() {
+                    let other = opposite(from);
+                    let hear = &mut |heard: Heard<'_>| self.tell(&mut call, other, heard);
+                    sides[other as usize].acknowledged(tcp.ack(), &pools.early, hear);
+                    call.cx.port = None;
                 }
-                let (payload, missing) = meta.payload(frame);
-                let (syn, fin) = match segment.event() {
-                    tcp::Event::Syn | tcp::Event::SynAck => (true, false),
-                    tcp::Event::Fin => (false, true),
-                    tcp::Event::Ack => (false, false),
-                    tcp::Event::Rst | tcp::Event::Nothing => {
-                        self.obey(pools, flow, cx.wishes);
-                        return self.close_if_over(pools, counts, now, flow);
-                    }
-                };
-                let is_heard = !meta.is_empty() || syn || fin;
-                if is_heard && !cx.wishes.enough[from as usize] {
-                    let segment = Segment { seq: segment.seq(), payload, missing, syn, fin };
-                    let hear = &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, from, heard);
+                if let Some(segment) = heard
+                    && (!meta.is_empty() || segment.syn || segment.fin)
+                    && !call.cx.wishes.enough[from as usize]
+                    && call.conflict.is_none()
+                {
+                    let hear = &mut |heard: Heard<'_>| self.tell(&mut call, from, heard);
                     let taken = sides[from as usize].segment(&segment, &pools.early, self.policy, &self.limits, hear);
                     match taken {
                         Taken::InOrder | Taken::Ignored => {}
-                        Taken::Early => cx.tally(Tallies::EARLY, meta.len()),
-                        Taken::Repeated => cx.tally(Tallies::REPEATED, meta.len()),
+                        Taken::Early => call.cx.tally(Tallies::EARLY, meta.len()),
+                        Taken::Repeated => {
+                            call.cx.tally(Tallies::REPEATED, meta.len());
+                            again = Some(segment);
+                        }
                     }
                 }
-                self.obey(pools, flow, cx.wishes);
-                if fin || flow.connection.is_over() {
-                    self.close_if_over(pools, counts, now, flow);
-                }
             }
-            Event::Udp if !cx.wishes.enough[from as usize] => {
+            Event::Udp if !call.cx.wishes.enough[from as usize] => {
                 let (payload, _) = meta.payload(frame);
-                self.function.hear(&mut cx, &mut flow.own, Said::Datagram(from, payload));
-                if cx.wishes.sentence == Sentence::Reset {
-                    cx.wishes.sentence = Sentence::Drop(0);
+                self.function.hear(&mut call.cx, &mut call.access, call.own, Said::Datagram(from, payload))?;
+                if call.cx.wishes.sentence == Sentence::Reset {
+                    call.cx.wishes.sentence = Sentence::Drop(0);
                 }
-                self.obey(pools, flow, cx.wishes);
             }
             _ => {}
         }
+        let Call { cx: Hearing { wishes, port, .. }, conflict, .. } = call;
+        if let Some(conflict) = conflict {
+            return Err(conflict);
+        }
+        obey(pools, flow, wishes);
+        let port = match (port, heard) {
+            (Some(port), Some(segment)) => {
+                let len = segment.payload.len() as u32 + u32::from(segment.syn);
+                flow.way = Some(Way { from, end: segment.seq.wrapping_add(len), port });
+                Some(port)
+            }
+            (Some(port), None) => Some(port),
+            (None, _) => again.and_then(|segment| flow.way_of(from, &segment)),
+        };
+        if meta.is_segment() && flow.connection.is_over() {
+            self.conclude_session(cx, flow, true)?;
+        }
+        Ok(match (flow.verdict(), port) {
+            (Verdict::Forward(_), Some(port)) => Verdict::Forward(port),
+            (verdict, _) => verdict,
+        })
     }
 
-    /// Tells the function what is heard of a stream. Returns false if it wants no more.
-    fn tell(
-        &self,
-        cx: &mut Hearing<'_>,
-        own: &mut F::Flow,
-        keeper: &mut Keeper<'_>,
-        from: Direction,
-        heard: Heard<'_>,
-    ) -> bool {
+    /// Tells the function what is heard of a stream. Returns false if it wants no more, or can't go on.
+    fn tell<M: Memory>(&self, call: &mut Call<'_, '_, '_, '_, F, M>, from: Direction, heard: Heard<'_>) -> bool {
         let said = match heard {
             Heard::Data(bytes) => Said::Data(from, bytes),
             Heard::Gap(gap) => {
                 let Gap { len, end } = gap;
-                cx.tally(Tallies::GAPS, len);
+                call.cx.tally(Tallies::GAPS, len);
                 if matches!(end, End::Limit | End::OutOfMemory) {
-                    cx.tally(Tallies::LIMITED, len);
+                    call.cx.tally(Tallies::LIMITED, len);
                 }
                 Said::Gap(from, gap)
             }
             Heard::Deviation(deviation) => {
                 let Deviation { len, .. } = deviation;
-                cx.tally(Tallies::DEVIATIONS, len);
+                call.cx.tally(Tallies::DEVIATIONS, len);
                 Said::Deviation(from, deviation)
             }
             Heard::End => Said::End(from),
         };
-        if cx.wishes.enough[from as usize] {
+        if call.cx.wishes.enough[from as usize] || call.conflict.is_some() {
             return false;
         }
-        if F::KEEPS == 0 {
-            self.function.hear(cx, own, said);
-            return !cx.wishes.enough[from as usize];
-        }
-        let bytes = match said {
-            Said::Data(_, bytes) => bytes,
-            Said::Gap(..) | Said::End(_) => {
-                keeper.close(from);
-                &[]
-            }
-            Said::Deviation(..) | Said::Datagram(..) => &[],
+        let Call { cx, access, own, keeper, .. } = call;
+        let told = if F::HOLDS > 0 {
+            self.tell_held(call, from, said)
+        } else if F::KEEPS == 0 {
+            self.function.hear(cx, access, own, said)
+        } else {
+            let bytes = match said {
+                Said::Data(_, bytes) => bytes,
+                Said::Gap(..) | Said::End(_) => {
+                    keeper.close(from);
+                    &[]
+                }
+                Said::Deviation(..) | Said::Datagram(..) => &[],
+            };
+            let mut told = Ok(());
+            keeper.follow(from, bytes, F::KEEPS, |beginnings| {
+                let mut inner = cx.seeing(beginnings);
+                told = self.function.hear(&mut inner, access, own, said);
+                cx.wishes = inner.wishes;
+                !cx.wishes.enough[from as usize]
+            });
+            told
         };
-        keeper.follow(from, bytes, F::KEEPS, |beginnings| {
-            let mut inner = cx.seeing(beginnings);
-            self.function.hear(&mut inner, own, said);
-            cx.wishes = inner.wishes;
-            !cx.wishes.enough[from as usize]
-        });
-        !cx.wishes.enough[from as usize]
-    }
-
-    /// Does what the function asked for.
-    fn obey(&self, pools: &Pools, flow: &mut Conversation<F::Flow>, wishes: Wishes) {
-        for (direction, enough) in wishes.enough.into_iter().enumerate() {
-            if enough && !flow.deaf[direction] {
-                flow.deaf[direction] = true;
-                flow.sides[direction].let_go(&pools.early);
-                flow.kept[direction].let_go(&pools.kept);
+        match told {
+            Ok(()) => !call.cx.wishes.enough[from as usize],
+            Err(conflict) => {
+                call.conflict = Some(conflict);
+                false
             }
         }
-        flow.sentence = wishes.sentence;
     }
 
-    fn close_if_over(
+    /// Ends the streams of a session, and closes it if that wasn't done. What waits is heard first, or let go.
+    pub(super) fn conclude_session<M: Memory>(
         &self,
-        pools: &Pools,
-        counts: Option<&PacketCounts>,
-        now: Nanos,
+        cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
-    ) {
-        if flow.connection.is_over() {
-            self.conclude_session(pools, counts, now, flow);
-        }
-    }
-
-    /// Ends the streams of a session, and closes it if that wasn't done.
-    pub(super) fn conclude_session(
-        &self,
-        pools: &Pools,
-        counts: Option<&PacketCounts>,
-        now: Nanos,
-        flow: &mut Conversation<F::Flow>,
-    ) {
+        is_heard: bool,
+    ) -> Step<(), M> {
         if flow.is_closed {
-            return;
+            return Ok(());
         }
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let Common { pools, shared } = cx.shared;
+        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
         let Conversation { sides, own, kept, .. } = flow;
-        let mut keeper = Keeper::new(&pools.kept, kept);
+        let mut call = Call {
+            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+            access: Access { shared, tx: &mut cx.tx },
+            own,
+            keeper: Keeper::new(&pools.kept, kept),
+            conflict: None,
+        };
         for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
-            side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, from, heard));
+            if is_heard {
+                side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
+            }
             side.let_go(&pools.early);
-            keeper.close(from);
+            call.keeper.close(from);
         }
-        self.close(&mut cx, own, &keeper);
+        if let Some(conflict) = call.conflict {
+            return Err(conflict);
+        }
+        self.close(&mut call.cx, call.own, &call.keeper);
+        call.cx.tally(Tallies::CLOSED, 0);
+        let sentence = call.cx.wishes.sentence;
         kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));
-        cx.tally(Tallies::CLOSED, 0);
-        (flow.is_closed, flow.sentence) = (true, cx.wishes.sentence);
+        (flow.is_closed, flow.sentence) = (true, sentence);
+        Ok(())
     }
 
-    /// Closes a copy of a session as if it ended now; what waits stays where it is.
-    pub(super) fn look_ahead(
+    /// Closes a copy of a session as if it ended now; what waits stays where it is. It is heard, unless sessions share state.
+    pub(super) fn look_ahead<M: Memory>(
         &self,
-        pools: &Pools,
-        counts: Option<&PacketCounts>,
-        now: Nanos,
+        cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
-    ) {
+    ) -> Step<(), M> {
         if flow.is_closed {
-            return;
+            return Ok(());
         }
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let Common { pools, shared } = cx.shared;
+        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
         let Conversation { sides, own, kept, .. } = flow;
-        let mut keeper = Keeper::looking_ahead(&pools.kept, kept);
+        let mut call = Call {
+            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+            access: Access { shared, tx: &mut cx.tx },
+            own,
+            keeper: Keeper::looking_ahead(&pools.kept, kept),
+            conflict: None,
+        };
         for (side, from) in sides.iter().zip(DIRECTIONS) {
-            side.look_ahead(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, from, heard));
-            keeper.close(from);
+            if !Self::SHARES {
+                side.look_ahead(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
+            }
+            call.keeper.close(from);
         }
-        self.close(&mut cx, own, &keeper);
-        cx.tally(Tallies::CLOSED, 0);
+        if let Some(conflict) = call.conflict {
+            return Err(conflict);
+        }
+        self.close(&mut call.cx, call.own, &call.keeper);
+        call.cx.tally(Tallies::CLOSED, 0);
+        Ok(())
     }
 
     /// Calls the function at the end of a session.
@@ -289,6 +366,18 @@ impl<F: StreamFunction> Streams<F> {
             self.function.close(&mut inner, own);
         });
     }
+}
+
+/// Does what the function asked for.
+fn obey<F: Flow>(pools: &Pools, flow: &mut Conversation<F>, wishes: Wishes) {
+    for (direction, enough) in wishes.enough.into_iter().enumerate() {
+        if enough && !flow.deaf[direction] {
+            flow.deaf[direction] = true;
+            flow.sides[direction].let_go(&pools.early);
+            flow.kept[direction].let_go(&pools.kept);
+        }
+    }
+    flow.sentence = wishes.sentence;
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Original, Direction::Reply];

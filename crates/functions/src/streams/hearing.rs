@@ -3,7 +3,7 @@
 use core::fmt;
 
 use memory::Memory;
-use nf::{Context, Count, NetworkFunction, PacketCounts};
+use nf::{Context, Count, NetworkFunction, PacketCounts, PortId};
 use packet::Nanos;
 use stream::{Deviation, Gap};
 
@@ -44,6 +44,12 @@ pub struct Hearing<'a> {
     counts: Option<&'a PacketCounts>,
     pub(super) wishes: Wishes,
     pub(super) beginnings: [Beginning<'a>; 2],
+    /// How many of the bytes that are just told were told before.
+    pub(super) held: usize,
+    /// How many of the bytes that are just told are to be told again.
+    pub(super) hold: usize,
+    /// The port for this packet.
+    pub(super) port: Option<PortId>,
 }
 
 /// The beginning of a side.
@@ -73,8 +79,9 @@ pub(super) enum Sentence {
 }
 
 impl<'a> Hearing<'a> {
-    pub(super) fn new(now: Nanos, counts: Option<&'a PacketCounts>) -> Self {
-        Self { now, counts, wishes: Wishes::default(), beginnings: [Beginning::default(); 2] }
+    pub(super) const fn new(now: Nanos, counts: Option<&'a PacketCounts>, wishes: Wishes) -> Self {
+        let beginnings = [Beginning { bytes: &[], is_complete: false }; 2];
+        Self { now, counts, wishes, beginnings, held: 0, hold: 0, port: None }
     }
 
     /// Creates a context with the beginnings of both sides.
@@ -82,7 +89,7 @@ impl<'a> Hearing<'a> {
     where
         'a: 'b,
     {
-        Hearing { now: self.now, counts: self.counts, wishes: self.wishes, beginnings }
+        Hearing { beginnings, ..*self }
     }
 
     /// The packet's time.
@@ -107,6 +114,23 @@ impl<'a> Hearing<'a> {
         self.wishes.enough = [true; 2];
     }
 
+    /// How many of the bytes that are just told, from the first, were told before and [held](Self::hold).
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Holds the last `count` bytes of those that are just told: they are told again, with those that follow. It has to be less than the
+    /// function [holds](super::StreamFunction::HOLDS), or none are held. At a gap and at the side's end, held bytes are let go.
+    pub const fn hold(&mut self, count: usize) {
+        self.hold = count;
+    }
+
+    /// Forwards this packet by a port, if it is of the side that is just heard. If its bytes come again, that packet goes by the same port.
+    pub const fn forward_by(&mut self, port: PortId) {
+        self.port = Some(port);
+    }
+
     /// Drops this packet and all further ones of the session, for one of the function's own drop reasons, by its number.
     pub const fn drop(&mut self, reason: u8) {
         self.wishes = Wishes { enough: [true; 2], sentence: Sentence::Drop(reason) };
@@ -128,6 +152,20 @@ impl<'a> Hearing<'a> {
     /// Counts one of the counters of reassembly.
     pub(super) fn tally(&self, counter: Counter, bytes: u32) {
         self.counts.into_iter().for_each(|counts| counts.count(counter.0, bytes));
+    }
+}
+
+#[cfg(test)]
+impl Hearing<'_> {
+    /// A context for a call in a test.
+    pub(crate) fn in_test(now: Nanos) -> Self {
+        Self::new(now, None, Wishes::default())
+    }
+
+    /// What the call has asked for.
+    pub(crate) const fn asked(&self) -> crate::testing::Asked {
+        let drops = matches!(self.wishes.sentence, Sentence::Drop(_));
+        crate::testing::Asked { port: self.port, drops, holds: self.hold }
     }
 }
 

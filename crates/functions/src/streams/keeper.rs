@@ -1,13 +1,13 @@
-//! The beginnings of both sides of a session, for functions that need to see them again.
+//! The beginnings of both sides of a session, or bytes that the function holds: what it needs to see again.
 
 use alloc::vec::Vec;
 
 use stream::{Kept, Pool};
 
 use super::hearing::Beginning;
-use super::{BEGINNING_MAX, Direction};
+use super::{BEGINNING_MAX, Direction, HELD_MAX};
 
-/// Keeps the beginnings of a session's sides.
+/// Keeps the beginnings of a session's sides, or bytes that the function holds.
 pub(super) struct Keeper<'a> {
     pool: &'a Pool,
     kept: &'a mut [Kept; 2],
@@ -22,7 +22,7 @@ impl<'a> Keeper<'a> {
 
     /// Keeps what follows beside the pool.
     pub(super) fn looking_ahead(pool: &'a Pool, kept: &'a mut [Kept; 2]) -> Self {
-        let copy = |kept: &Kept| kept.read(&mut [0; BEGINNING_MAX], pool).to_vec();
+        let copy = |kept: &Kept| kept.read(&mut [0; HELD_MAX], pool).to_vec();
         let copies = Some([copy(&kept[0]), copy(&kept[1])]);
         Self { pool, kept, copies }
     }
@@ -30,6 +30,44 @@ impl<'a> Keeper<'a> {
     /// Keeps nothing more of this side.
     pub(super) const fn close(&mut self, side: Direction) {
         self.kept[side as usize].close();
+    }
+
+    /// The number of bytes that are held of a side.
+    pub(super) fn held(&self, side: Direction) -> usize {
+        self.copies.as_ref().map_or(self.kept[side as usize].len(), |copies| copies[side as usize].len())
+    }
+
+    /// Copies the bytes that are held of a side to the beginning of `to`.
+    pub(super) fn read(&self, side: Direction, to: &mut [u8]) {
+        match &self.copies {
+            Some(copies) => to[..copies[side as usize].len()].copy_from_slice(&copies[side as usize]),
+            None => {
+                self.kept[side as usize].read(to, self.pool);
+            }
+        }
+    }
+
+    /// Holds further bytes of a side. Returns false if there is no memory; then none are held.
+    pub(super) fn hold(&mut self, side: Direction, bytes: &[u8]) -> bool {
+        if let Some(copies) = &mut self.copies {
+            copies[side as usize].extend_from_slice(bytes);
+            return true;
+        }
+        self.kept[side as usize].add(bytes, self.pool);
+        let is_held = !self.kept[side as usize].is_closed();
+        if !is_held {
+            self.forget(side);
+        }
+        is_held
+    }
+
+    /// Lets held bytes of a side go. More can be held.
+    pub(super) fn forget(&mut self, side: Direction) {
+        if let Some(copies) = &mut self.copies {
+            return copies[side as usize].clear();
+        }
+        self.kept[side as usize].let_go(self.pool);
+        self.kept[side as usize] = Kept::default();
     }
 
     /// Calls `told` with the beginnings, of at most `most` bytes, once `bytes` follow on a side. Keeps these bytes if it returns true.

@@ -41,6 +41,12 @@ impl Portion {
         self.len
     }
 
+    /// True if it is a TCP segment.
+    #[inline]
+    pub(crate) const fn is_segment(&self) -> bool {
+        matches!(self.observation.event, Event::Tcp(_))
+    }
+
     /// True if there is no payload.
     #[inline]
     #[must_use]

@@ -4,7 +4,9 @@ use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, FlowCount, Timeout};
+use crate::config::{Count, Timeout};
+use crate::streams::{STREAM_KEYS, StreamConfig, StreamKeys};
+use crate::tracking::rules::join_keys;
 
 /// The configuration of [`WebCache`](super::WebCache). Defaults and meanings: `docs/web-cache.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -16,12 +18,8 @@ pub struct Config {
     pub responses: Count<1, 16_777_216>,
     /// Maximum time that a response stays fresh, whatever it says.
     pub longest: Timeout,
-    /// Silence after which a connection is forgotten.
-    pub idle_timeout: Timeout,
-    /// Maximum number of IPv4 connections.
-    pub flows: FlowCount,
-    /// Maximum number of IPv6 connections.
-    pub flows_v6: FlowCount,
+    /// Reassembly and tracking.
+    pub streams: StreamConfig,
 }
 
 impl Default for Config {
@@ -30,9 +28,7 @@ impl Default for Config {
             store_port: Count::new(65_535),
             responses: Count::new(65_536),
             longest: Timeout::from_secs(86_400),
-            idle_timeout: Timeout::from_secs(300),
-            flows: FlowCount::new(65_536),
-            flows_v6: FlowCount::new(8_192),
+            streams: StreamConfig::default(),
         }
     }
 }
@@ -41,18 +37,18 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
-pub(super) const KEYS: &[ConfigKey] = &[
-    key(
-        "store_port",
-        "65535",
-        "port of the store, by which requests go out that it can answer; 65535: such requests are only counted",
-    ),
-    key("responses", "65536", "maximum number of responses in the index; 1 to 16777216"),
-    key("longest", "86400", "maximum seconds that a response stays fresh, whatever it says"),
-    key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "maximum number of IPv4 connections"),
-    key("flows_v6", "8192", "maximum number of IPv6 connections"),
-];
+pub(super) const KEYS: [ConfigKey; 3 + size_of::<StreamKeys>() / size_of::<ConfigKey>()] = join_keys(
+    &[
+        key(
+            "store_port",
+            "65535",
+            "port of the store, by which requests go out that it can answer; 65535: such requests are only counted",
+        ),
+        key("responses", "65536", "maximum number of responses in the index; 1 to 16777216"),
+        key("longest", "86400", "maximum seconds that a response stays fresh, whatever it says"),
+    ],
+    &STREAM_KEYS,
+);
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe { cause: Cause::SameBucket, key: "responses", help: "larger: the map has more buckets" },

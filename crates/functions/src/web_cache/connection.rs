@@ -2,7 +2,9 @@
 
 use nf::Flow;
 
-use super::message::{Ask, CacheAction, Uncacheable};
+use super::message::Ask;
+use crate::http::messages::{Kind, Messages};
+use crate::streams::Direction;
 
 /// Maximum number of requests that wait for their responses. Pipelining is rare.
 const WAITING_MAX: usize = 4;
@@ -10,60 +12,53 @@ const WAITING_MAX: usize = 4;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
+    /// The messages of both sides, by direction.
+    pub(super) sides: [Messages; 2],
     /// The requests that wait, oldest first.
     waiting: [Option<Ask>; WAITING_MAX],
-    /// Too many requests waited, or one was invalid: responses can't be matched any more.
-    is_lost: bool,
-    /// The client is the first endpoint in their order; `None` before the first request.
-    client_is_first: Option<bool>,
-    /// The sides that have sent a FIN, by the order of the endpoints.
-    pub(super) ended: [bool; 2],
-    /// Sequence numbers of the last request and the last response.
-    last: [Option<u32>; 2],
+    /// Responses can't be matched any more: too many requests waited, one was invalid, or messages are missing.
+    pub(super) is_lost: bool,
+    /// The client's side; `None` before the first message.
+    client: Option<Direction>,
 }
 
 impl Flow for Connection {}
 
 impl Connection {
-    /// Returns true if this side is the client. The first request decides.
-    pub(super) fn is_client(&mut self, is_first: bool) -> bool {
-        *self.client_is_first.get_or_insert(is_first) == is_first
-    }
-
-    /// Returns true if this side is the server.
-    pub(super) fn is_server(&self, is_first: bool) -> bool {
-        self.client_is_first == Some(!is_first)
-    }
-
-    /// Adds a request that begins at `seq`. Returns false for a retransmission.
-    pub(super) fn asks(&mut self, ask: Ask, seq: u32) -> bool {
-        if !is_news(&mut self.last[0], seq) {
-            return false;
+    /// The messages to look for on this side.
+    pub(super) fn kind(&self, side: Direction) -> Kind {
+        match self.client {
+            None => Kind::Either,
+            Some(client) if client == side => Kind::Requests,
+            Some(_) => Kind::Responses,
         }
-        self.is_lost |= ask.what == CacheAction::Bypass(Uncacheable::Invalid);
+    }
+
+    /// Notes that this side has sent a request, or that it has sent a response. The first message decides who is the client.
+    pub(super) fn note(&mut self, side: Direction, is_request: bool) {
+        let other = match side {
+            Direction::Original => Direction::Reply,
+            Direction::Reply => Direction::Original,
+        };
+        self.client.get_or_insert(if is_request { side } else { other });
+    }
+
+    /// Adds a request.
+    pub(super) fn asks(&mut self, ask: Ask) {
         match self.waiting.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(ask),
             None => self.is_lost = true,
         }
-        true
     }
 
-    /// Returns the request that a response at `seq` answers, if it is known; `None` for a retransmission.
-    pub(super) fn answers(&mut self, seq: u32) -> Option<Option<Ask>> {
-        is_news(&mut self.last[1], seq).then(|| {
-            let oldest = self.waiting[0].filter(|_| !self.is_lost);
-            self.waiting.rotate_left(1);
-            self.waiting[WAITING_MAX - 1] = None;
-            oldest
-        })
+    /// The request that the next response answers, if it is known.
+    pub(super) fn oldest(&self) -> Option<Ask> {
+        self.waiting[0].filter(|_| !self.is_lost)
     }
-}
 
-/// Returns true if `seq` is after the last one, and stores it.
-fn is_news(last: &mut Option<u32>, seq: u32) -> bool {
-    let is_news = last.is_none_or(|last| (seq.wrapping_sub(last) as i32) > 0);
-    if is_news {
-        *last = Some(seq);
+    /// Removes the oldest request, which was answered.
+    pub(super) fn answered(&mut self) {
+        self.waiting.rotate_left(1);
+        self.waiting[WAITING_MAX - 1] = None;
     }
-    is_news
 }

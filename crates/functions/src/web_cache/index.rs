@@ -47,9 +47,9 @@ const REASONS: usize = Uncacheable::ALL.len();
 packet::words! {
     Known: [3], known => [known.name.0, known.stale_at.0, known.length],
         words => Self { name: Digest(words[0]), stale_at: Nanos(words[1]), length: words[2] };
-    Totals: [22], totals => {
+    Totals: [23], totals => {
         let Totals { hits, misses, bytes_saved, stored, evicted, invalidated, without_room, uncacheable } = totals;
-        let mut words = [0; 22];
+        let mut words = [0; 23];
         words[..7].copy_from_slice(&[hits, misses, bytes_saved, stored, evicted, invalidated, without_room]);
         words[7..].copy_from_slice(&uncacheable);
         words

@@ -1,7 +1,8 @@
 //! Classifies requests and responses: what a shared cache may answer, and what it may store and for how long (RFC 9111).
 
 use super::date;
-use crate::http::{self, Digest, Fields, Request, Response};
+use crate::http::messages::Body;
+use crate::http::{self, Answered, Digest, Fields, Request, Response};
 
 /// Why an exchange can't be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +13,10 @@ pub(super) enum Uncacheable {
     RequestNoStore,
     Range,
     Authorization,
-    /// The head continues in another segment.
-    Split,
+    /// A part of the head is missing.
+    Incomplete,
+    /// The head is longer than can be held.
+    Long,
     /// The head is ambiguous or can't be read.
     Invalid,
     /// The response has no known request: none was seen, too many wait, or one was invalid.
@@ -28,13 +31,14 @@ pub(super) enum Uncacheable {
 }
 
 impl Uncacheable {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Method,
         Self::NoHost,
         Self::RequestNoStore,
         Self::Range,
         Self::Authorization,
-        Self::Split,
+        Self::Incomplete,
+        Self::Long,
         Self::Invalid,
         Self::Unmatched,
         Self::Status,
@@ -53,7 +57,8 @@ impl Uncacheable {
             Self::RequestNoStore => "request: no-store",
             Self::Range => "range",
             Self::Authorization => "authorization",
-            Self::Split => "split head",
+            Self::Incomplete => "incomplete head",
+            Self::Long => "long head",
             Self::Invalid => "invalid",
             Self::Unmatched => "no request",
             Self::Status => "status",
@@ -73,6 +78,8 @@ pub(super) struct Ask {
     /// Key of the resource; zero if unknown.
     pub name: Digest,
     pub what: CacheAction,
+    /// What its method makes of the response.
+    pub answered: Answered,
 }
 
 /// What a cache does with a request.
@@ -110,13 +117,13 @@ pub(super) enum Keep {
     Not(Uncacheable),
 }
 
-/// Reads the request that a payload begins with.
-#[inline]
-pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
-    http::request(payload, |request| {
+/// Reads the head of a request, and says what is behind it.
+pub(super) fn ask(head: &[u8]) -> Option<(Ask, Body)> {
+    http::request(head, |request| {
         let resource = request.resource();
         let name = resource.map_or(Digest(0), |(host, path)| Digest::of(host, &[path.as_bytes()]));
-        Ask { name, what: what(&request, resource.is_some()) }
+        let (what, answered) = (what(&request, resource.is_some()), Answered::of(request.method));
+        (Ask { name, what, answered }, request.body())
     })
 }
 
@@ -130,10 +137,6 @@ fn what(request: &Request<'_>, has_host: bool) -> CacheAction {
         "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return CacheAction::Bypass(Uncacheable::Method),
         _ if has_host => return CacheAction::Unsafe,
         _ => return CacheAction::Bypass(Uncacheable::Method),
-    }
-    // The missing part could forbid it.
-    if !fields.is_whole {
-        return CacheAction::Bypass(Uncacheable::Split);
     }
     if !has_host || request.lacks_host() {
         return CacheAction::Bypass(Uncacheable::NoHost);
@@ -156,14 +159,12 @@ fn is_pragma(fields: Fields<'_>) -> bool {
     fields.members("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"))
 }
 
-/// Reads the response that a payload begins with; `None` also for an interim response.
-#[inline]
-pub(super) fn reply(payload: &[u8]) -> Option<Reply> {
-    http::response(payload, |response| {
+/// Reads the head of a response, and says what is behind it. An interim response is none.
+pub(super) fn reply(head: &[u8], answered: Answered) -> Option<(Option<Reply>, Body)> {
+    http::response(head, |response| {
         let is_interim = (100..200).contains(&response.status) && response.status != 101;
-        (!is_interim).then(|| read(&response))
+        ((!is_interim).then(|| read(&response)), response.body(answered))
     })
-    .flatten()
 }
 
 fn read(response: &Response<'_>) -> Reply {
@@ -182,8 +183,6 @@ fn keep(response: &Response<'_>, says: &Directives) -> Keep {
     let fields = response.fields;
     let why = if !fields.frame_a_body() {
         Uncacheable::Invalid
-    } else if !fields.is_whole {
-        Uncacheable::Split
     } else if matches!(response.status, 101 | 206 | 304) {
         Uncacheable::Status
     } else if says.no_store {

@@ -1,62 +1,57 @@
-use core::net::Ipv4Addr;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
 use memory::{Local, LocalTx};
-use packet::{FiveTuple, Seq};
+
+use stream::{End, Gap};
 
 use super::*;
 use crate::http::Digest;
-use crate::testing::report_at;
+use crate::testing::{Asked, report_shared, tell};
 
 struct Bench {
     function: WebCache,
     state: Index<Local>,
     connection: Connection,
     now: Nanos,
-    seq: u32,
 }
 
-const STORE: Verdict = Verdict::Forward(PortId(3));
-
-fn tuple(from_client: bool) -> FiveTuple {
-    let tuple = FiveTuple::v4([10, 0, 0, 1].into(), Ipv4Addr::new(192, 0, 2, 80), 4_000, 80, packet::protocol::TCP);
-    if from_client { tuple } else { tuple.reversed() }
-}
+const STORE: Option<PortId> = Some(PortId(3));
 
 impl Bench {
     fn new(text: &str) -> Self {
         let function = WebCache::new(
-            toml::from_str(&std::format!("store_port = 3\n{text}")).expect("the test's own configuration"),
+            &toml::from_str(&std::format!("store_port = 3\n{text}")).expect("the test's own configuration"),
         );
         let state = function.shared(&Local::default());
-        Self { state, function, connection: Connection::default(), now: Nanos::from_secs(1_000), seq: u32::MAX - 500 }
+        Self { state, function, connection: Connection::default(), now: Nanos::from_secs(1_000) }
     }
 
     fn wait(&mut self, secs: u64) {
         self.now = self.now + Nanos::from_secs(secs);
     }
 
-    fn step(&mut self, from_client: bool, event: Event) -> Verdict {
-        let mut cx = Context::new(&self.state, LocalTx::default(), self.now, Seq(0));
-        let segment = Segment { tuple: tuple(from_client), event };
-        let Ok(verdict) = self.function.packet(&mut cx, &mut self.connection, &segment);
-        verdict
+    fn tell(&mut self, said: Said<'_>) -> Asked {
+        tell(&self.function, &self.state, self.now, &mut self.connection, said)
     }
 
-    fn ask(&mut self, line: &str, fields: &str) -> Verdict {
+    /// Returns the port by which the request goes.
+    fn ask(&mut self, line: &str, fields: &str) -> Option<PortId> {
         let text = std::format!("{line} HTTP/1.1\r\n{fields}\r\n");
-        self.seq = self.seq.wrapping_add(100);
-        let ask = message::ask(text.as_bytes()).expect("it is a request");
-        self.step(true, Event::Ask(ask, self.seq))
+        let Asked { port, drops, holds } = self.tell(Said::Data(Direction::Original, text.as_bytes()));
+        assert!(!drops && holds == 0);
+        port
     }
 
     fn reply(&mut self, status: &str, fields: &str) {
-        let text = std::format!("HTTP/1.1 {status}\r\n{fields}\r\n");
-        self.seq = self.seq.wrapping_add(100);
-        if let Some(reply) = message::reply(text.as_bytes()) {
-            assert_eq!(self.step(false, Event::Reply(reply, self.seq)), Verdict::FORWARD);
-        }
+        let length =
+            if fields.contains("Length") || fields.contains("Transfer") { "" } else { "Content-Length: 0\r\n" };
+        let text = std::format!("HTTP/1.1 {status}\r\n{fields}{length}\r\n");
+        let asked = self.tell(Said::Data(Direction::Reply, text.as_bytes()));
+        assert_eq!(asked, Asked { port: None, drops: false, holds: 0 });
+        let length = fields.split("\r\n").find_map(|field| field.strip_prefix("Content-Length: "));
+        let body = std::vec![b'x'; length.map_or(0, |length| length.parse().expect("a number"))];
+        self.tell(Said::Data(Direction::Reply, &body));
     }
 
     /// Requests this and gets it, so that it is indexed or not.
@@ -73,7 +68,7 @@ impl Bench {
 
     /// Returns the counts with these names.
     fn told(&self, names: &[&str]) -> Vec<String> {
-        let rows = report_at(&self.function, &[], &self.state, self.now).unwrap().rows;
+        let rows = report_shared(&self.function, &self.state, self.now).unwrap().rows;
         names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].to_string()).collect()
     }
 }
@@ -84,12 +79,12 @@ fn what_was_kept_answers_until_it_is_stale() {
     bench.get("/x", "Cache-Control: max-age=60\r\nContent-Length: 1234\r\n");
     bench.get("/long", "Cache-Control: max-age=99999999999999999999\r\n");
     assert_eq!(bench.ask("GET /x", "host: A:80\r\n"), STORE);
-    assert_eq!(bench.ask("GET /y", "host: a\r\n"), Verdict::FORWARD);
-    assert_eq!(bench.ask("GET /x", "host: b\r\n"), Verdict::FORWARD);
+    assert_eq!(bench.ask("GET /y", "host: a\r\n"), None);
+    assert_eq!(bench.ask("GET /x", "host: b\r\n"), None);
     bench.wait(59);
     assert_eq!(bench.ask("GET http://a/x", "Host: x\r\n"), STORE);
     bench.wait(1);
-    assert_eq!(bench.ask("GET /x", "host: a\r\n"), Verdict::FORWARD);
+    assert_eq!(bench.ask("GET /x", "host: a\r\n"), None);
     assert!(bench.is_kept("/long"));
     bench.wait(40);
     assert!(!bench.is_kept("/long"), "nothing is kept for longer than configured");
@@ -106,18 +101,20 @@ fn what_is_invalid_is_asked_for_nothing_and_its_connection_answers_nobody() {
     ] {
         let mut bench = Bench::new("");
         bench.get("/x", "Cache-Control: max-age=60\r\n");
-        assert_eq!(bench.ask("GET /x", fields), Verdict::FORWARD, "{fields:?}");
+        assert_eq!(bench.ask("GET /x", fields), None, "{fields:?}");
         bench.ask("GET /y", "Host: a\r\n");
         bench.reply("400 Bad Request", "Cache-Control: max-age=60\r\n");
         bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
         assert!(bench.is_kept("/x") && !bench.is_kept("/y"), "{fields:?}");
         assert_eq!(bench.told(&["invalid", "no request"]), ["1", "2"], "{fields:?}");
     }
-    let mut bench = Bench::new("");
-    bench.get("/x", "Cache-Control: max-age=60\r\nContent-Length: 3\r\nContent-Length: 4\r\n");
-    bench.get("/y", "Cache-Control: max-age=60\r\nX : y\r\n");
-    assert!(!bench.is_kept("/x") && !bench.is_kept("/y"));
-    assert_eq!(bench.told(&["invalid"]), ["2"]);
+    for fields in ["Content-Length: 3\r\nContent-Length: 4\r\n", "X : y\r\n"] {
+        let mut bench = Bench::new("");
+        bench.get("/x", &std::format!("Cache-Control: max-age=60\r\n{fields}"));
+        bench.get("/y", "Cache-Control: max-age=60\r\n");
+        assert!(!bench.is_kept("/x") && !bench.is_kept("/y"), "nobody knows where the next response begins");
+        assert_eq!(bench.told(&["invalid", "misses"]), ["1", "2"]);
+    }
 }
 
 /// The rules of RFC 9111 for responses: indexed for 60 seconds and no longer, or counted by reason.
@@ -198,10 +195,6 @@ fn requests_are_answered_as_they_ask() {
         bench.reply("200 OK", &std::format!("Cache-Control: {allows}\r\n"));
         assert!(bench.is_kept("/x"), "{allows}");
     }
-    let cut = message::ask(b"GET /x HTTP/1.1\r\nHost: a\r\nAcc").unwrap();
-    assert_eq!(cut.what, CacheAction::Bypass(Uncacheable::Split));
-    let cut = message::reply(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSet").unwrap();
-    assert_eq!(cut.keep, Keep::Not(Uncacheable::Split));
 }
 
 #[test]
@@ -239,7 +232,7 @@ fn responses_come_in_the_order_of_requests() {
     bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
     assert!(!bench.is_kept("/4"));
     assert_eq!(bench.told(&["no request"]), ["1"]);
-    bench.step(true, Event::Syn);
+    bench.connection = Connection::default();
     bench.get("/9", "Cache-Control: max-age=60\r\n");
     assert!(bench.is_kept("/9"), "another connection");
     bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
@@ -247,21 +240,50 @@ fn responses_come_in_the_order_of_requests() {
 }
 
 #[test]
-fn segments_that_come_again_count_once() {
+fn a_gap_or_an_end_within_a_head_is_told_and_what_is_behind_it_matches_no_request() {
+    let gap = |len| Said::Gap(Direction::Original, Gap { len, end: End::Acknowledged });
+    let begun = Said::Data(Direction::Original, b"GET /x HTTP/1.1\r\nHost: a\r\n");
     let mut bench = Bench::new("");
-    bench.get("/x", "Cache-Control: max-age=60\r\nContent-Length: 7\r\n");
-    let ask = message::ask(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let reply = message::reply(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\n").unwrap();
-    let seq = bench.seq.wrapping_add(100);
-    for _ in 0..3 {
-        assert_eq!(bench.step(true, Event::Ask(ask, seq)), STORE, "it goes the way it went");
-        assert_eq!(bench.step(false, Event::Ask(ask, seq)), Verdict::FORWARD, "servers ask nothing");
-    }
-    for _ in 0..3 {
-        bench.step(false, Event::Reply(reply, seq));
-        bench.step(true, Event::Reply(reply, seq.wrapping_add(1)));
-    }
-    assert_eq!(bench.told(&["hits", "bytes saved", "responses indexed", "no request"]), ["1", "7", "2", "0"]);
+    assert_eq!(bench.tell(begun).holds, 26);
+    bench.tell(gap(10));
+    bench.get("/y", "Cache-Control: max-age=60\r\n");
+    assert!(!bench.is_kept("/y"), "a request may be missing before it");
+    assert_eq!(bench.told(&["incomplete head", "misses", "no request"]), ["1", "1", "1"]);
+    // A gap in a body loses nothing.
+    let mut bench = Bench::new("");
+    bench.tell(Said::Data(Direction::Original, b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n01"));
+    bench.tell(gap(10));
+    bench.reply("200 OK", "");
+    bench.get("/y", "Cache-Control: max-age=60\r\n");
+    assert!(bench.is_kept("/y"));
+    assert_eq!(bench.tell(begun).holds, 26);
+    bench.tell(Said::End(Direction::Original));
+    assert_eq!(bench.told(&["incomplete head"]), ["1"]);
+}
+
+#[test]
+fn a_head_that_is_too_long_ends_its_side() {
+    let mut bench = Bench::new("");
+    let text = std::format!("GET /x HTTP/1.1\r\nHost: a\r\nX: {}", "y".repeat(HELD_MAX));
+    assert_eq!(bench.tell(Said::Data(Direction::Original, text.as_bytes())).holds, 0);
+    bench.get("/y", "Cache-Control: max-age=60\r\n");
+    assert!(!bench.is_kept("/y"));
+    assert_eq!(bench.told(&["long head", "misses", "no request"]), ["1", "0", "1"]);
+}
+
+#[test]
+fn servers_ask_nothing_and_clients_answer_nothing() {
+    let mut bench = Bench::new("");
+    bench.get("/x", "Cache-Control: max-age=60\r\n");
+    let asked = bench.tell(Said::Data(Direction::Reply, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(asked.port, None);
+    bench.tell(Said::Data(Direction::Original, b"HTTP/1.1 200 OK\r\n\r\n"));
+    assert_eq!(bench.told(&["hits", "misses", "no request"]), ["0", "1", "0"]);
+    // A connection that is picked up at a response.
+    let mut bench = Bench::new("");
+    bench.tell(Said::Data(Direction::Original, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    bench.tell(Said::Data(Direction::Reply, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(bench.told(&["misses", "no request"]), ["1", "1"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! aborts. So no handler sees an inconsistent state.
 //!
 //! After repeated aborts a step runs as an irrevocable transaction (Welc, Saha, Adl-Tabatabai, SPAA '08): one at a time, it locks all that
-//! it reads, and new transactions wait for it.
+//! it reads, and new transactions wait for it. A step can ask for that itself, before it changes what no transaction can undo.
 
 use alloc::vec::Vec;
 use core::panic::Location;
@@ -188,20 +188,31 @@ impl<'a> Log<'a> {
         Tx(self)
     }
 
-    /// Begins the next attempt after so many aborts. From [`ABORTS_MAX`] on it is irrevocable.
+    /// Begins the next attempt after so many aborts. It is irrevocable from [`ABORTS_MAX`] on, or if the last attempt asked for that.
     #[inline]
     pub fn attempt(&'a mut self, aborts: u32) -> Tx<'a> {
-        if aborts < ABORTS_MAX { self.begin() } else { self.begin_irrevocable() }
+        if aborts == 0 || (aborts < ABORTS_MAX && !self.handle.asks_irrevocable) {
+            self.begin()
+        } else {
+            self.begin_irrevocable()
+        }
     }
 
     /// Begins an irrevocable transaction, which can't fail. It waits for those of other cores.
     #[cold]
     pub fn begin_irrevocable(&'a mut self) -> Tx<'a> {
+        self.enter_irrevocable();
+        Tx(self)
+    }
+
+    /// Enters as an irrevocable transaction. Nothing was accessed before.
+    #[cold]
+    fn enter_irrevocable(&mut self) {
+        self.handle.asks_irrevocable = false;
         self.stm.begin_irrevocable();
         self.state = State::Irrevocable;
         // ORDERING: Acquire, as in `enter`.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
-        Tx(self)
     }
 
     #[inline]
@@ -426,6 +437,27 @@ impl<'a> Tx<'a> {
             log.undo.push(word, old, &mut log.handle.buffers.undo);
             word.store(number, Ordering::Relaxed);
         }
+    }
+
+    /// Makes the transaction irrevocable. If it has accessed shared state before, it fails, and the next [attempt](Log::attempt) is
+    /// irrevocable from the start.
+    pub(crate) fn make_irrevocable(&mut self) -> Result<(), Conflict> {
+        match self.0.state {
+            State::Irrevocable => {}
+            State::Outside => self.0.enter_irrevocable(),
+            State::Inside => {
+                self.0.handle.asks_irrevocable = true;
+                return Err(Conflict(()));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the transaction is irrevocable.
+    #[inline]
+    #[must_use]
+    pub fn is_irrevocable(&self) -> bool {
+        self.0.state == State::Irrevocable
     }
 
     /// The core of the transaction.

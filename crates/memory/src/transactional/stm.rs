@@ -84,6 +84,8 @@ pub struct CoreHandle {
     pub(crate) buffers: Buffers,
     /// The position of this core's last commit; its next one is not before it.
     pub(crate) place: super::CommitPosition,
+    /// The last attempt failed because it has to be irrevocable.
+    pub(crate) asks_irrevocable: bool,
 }
 
 impl CoreHandle {
@@ -94,6 +96,7 @@ impl CoreHandle {
             core,
             buffers: Buffers::default(),
             place: super::CommitPosition::default(),
+            asks_irrevocable: false,
         };
         (0..stm.cores()).map(handle).collect()
     }

@@ -361,3 +361,39 @@ fn pools_are_used_up_to_the_last_index_and_room_to_the_last_pair() {
     assert_eq!(map.hint(&host(3)), Some(33));
     assert_eq!(map.hint(&host(9)), None);
 }
+
+#[test]
+fn what_no_transaction_can_undo_happens_once() {
+    let memory = Transactional::new(2, 0);
+    let cell = memory.vector(1, 0u64);
+    let mut handles = memory.core_handles();
+    // Asked for at first, the same transaction goes on.
+    let mut log = handles[0].log(&memory);
+    let mut tx = log.attempt(0);
+    Transactional::irrevocable(&mut tx).expect("nothing was accessed");
+    Transactional::irrevocable(&mut tx).expect("it is irrevocable");
+    cell.write(&mut tx, 0, 1).expect("it can't fail");
+    assert!(tx.is_irrevocable());
+    tx.commit().expect("it can't fail");
+    // After an access, the next attempt is irrevocable, and no later step.
+    let attempts = |handle: &mut CoreHandle, asks: bool| {
+        for aborts in 0.. {
+            let mut log = handle.log(&memory);
+            let mut tx = log.attempt(aborts);
+            let value = cell.read(&mut tx, 0).expect("nobody is inside");
+            if !asks || Transactional::irrevocable(&mut tx).is_ok() {
+                cell.write(&mut tx, 0, value + 1).expect("nobody is inside");
+                let is_irrevocable = tx.is_irrevocable();
+                tx.commit().expect("nobody is inside");
+                return (aborts, is_irrevocable);
+            }
+            assert_eq!(tx.abort(), None, "nobody is to blame");
+        }
+        unreachable!("an irrevocable transaction can't fail")
+    };
+    assert_eq!(attempts(&mut handles[0], true), (1, true));
+    assert_eq!(attempts(&mut handles[0], false), (0, false));
+    assert_eq!(attempts(&mut handles[1], true), (1, true));
+    let mut log = handles[1].log(&memory);
+    assert_eq!(cell.read(&mut log.begin(), 0).expect("nobody is inside"), 4);
+}

@@ -11,7 +11,7 @@ use efsm::machine::Stage;
 use efsm::{Machine, netfpga, parse, print as normal_form};
 use engine::EngineKind;
 use functions::efsm::Efsm;
-use nf::{NetworkFunction, Sharing};
+use nf::NetworkFunction;
 use serde_json::json;
 
 use super::failure::{Failed, USAGE};
@@ -133,7 +133,7 @@ fn check(program: &Path, profile: Option<Profile>, as_json: bool) -> Result<(), 
         let rows = counted(machine.rows as u64, "row", "rows");
         out += &format!("  {} with {rows}\n", counted(stages, "stage", "stages"));
         out += &format!("  packet set: {packet_set}\n  on several cores: {}\n", engines.join(", "));
-        if let Sharing::Shares(what) = description.sharing {
+        if let Some(what) = description.sharing.what() {
             out += &format!("  packet sets share {what}, which rss, rss++, hybrid and pipeline can't\n");
         }
         for misfit in &misfits {

@@ -1,7 +1,7 @@
 //! `millrace functions` lists the catalogue.
 
 use engine::EngineKind;
-use nf::{ConfigKey, Description, Sharing, Sizing};
+use nf::{ConfigKey, Description, Sizing};
 use serde_json::{Value, json};
 
 use super::entry;
@@ -78,10 +78,7 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     let sizing = program.sizing();
     let mut out = format!("{}: {}\n\n", style.bold(description.name), description.summary);
     let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
-    let shares = match description.sharing {
-        Sharing::Nothing | Sharing::Streams => "nothing",
-        Sharing::Shares(what) => what,
-    };
+    let shares = description.sharing.what().unwrap_or("nothing");
     let room = room(sizing, program.keeps_flows());
     for (name, text) in [
         ("packet set", program.packet_set().to_string().as_str()),
@@ -162,10 +159,7 @@ fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
         .iter()
         .map(|ConfigKey { name, default, help }| json!({ "name": name, "default": default, "help": help }))
         .collect();
-    let shared = match sharing {
-        Sharing::Nothing | Sharing::Streams => None,
-        Sharing::Shares(what) => Some(what),
-    };
+    let shared = sharing.what();
     Ok(json!({
         "name": name, "summary": summary, "packet_set": program.packet_set().to_string(), "state": state,
         "shared": shared, "record_bytes": usize::from(program.shape(2).row_bytes()) - engine::carrier::TIME_BYTES, "keeps_flows": program.keeps_flows(), "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,

@@ -617,10 +617,6 @@ fn slips_are_answered_with_what_was_meant() {
             "run nat --in demo.pcap.zst --engine scr --cores 256 --set mappings=67108864 --set sessions=67108864",
             "shared state",
         ),
-        (
-            "run web-cache --in demo.pcap.zst --engine scr --cores 256 --set flows=1 --set flows_v6=1 --set responses=16777216",
-            "shared state",
-        ),
         ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "also the configuration"),
     ] {
         let (code, error) = folder.fails(line);

@@ -15,7 +15,7 @@ use std::thread;
 use engine::{EngineKind, Options};
 use functions::{Catalogued, Visitor, ddos, heavy_hitter, port_knock};
 use lab::conformance::{Plan, verify};
-use nf::{Function, Sharing};
+use nf::Function;
 use packet::{LinkType, Seq};
 use port::{Fate, Packet, Trace};
 use synth::{FlowTransport, Params, Profile};
@@ -216,9 +216,9 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
     for (engine, cores, reason) in &verified.refused {
         let shards =
             matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid | EngineKind::Pipeline);
-        let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
+        let shares = N::DESCRIPTION.sharing.is_any();
         let replicates = matches!(engine, EngineKind::Scr | EngineKind::Hybrid);
-        let reads = matches!(N::DESCRIPTION.sharing, Sharing::Streams);
+        let reads = N::DESCRIPTION.sharing.reads_frames();
         assert!(shards && shares && *cores > 1 || replicates && reads, "{name}: {reason}");
     }
 }

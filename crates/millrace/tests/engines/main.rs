@@ -11,6 +11,7 @@ mod bridge;
 mod carrier;
 mod conformance;
 mod dns_tunnel;
+mod exchange;
 mod faults;
 mod flow_buffer;
 mod gaps;

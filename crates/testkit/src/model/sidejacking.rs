@@ -3,19 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
+use packet::Nanos;
 
-use super::{Fate, Model};
-
-/// A connection: its deadline, whether another client's cookie was sent over it, the sides that have sent a FIN.
-#[derive(Clone, Debug, Default)]
-struct Connection {
-    end: u64,
-    foreign: bool,
-    ended: HashSet<(IpAddr, u16)>,
-}
-
-/// Stores the first client of each cookie, and the connections that sent another client's.
+/// Stores the first client of each cookie, and the connections that sent another client's. It knows requests, not packets.
 #[derive(Clone, Debug)]
 pub struct SidejackingModel {
     /// Clients differ by address; by user agent; only by both.
@@ -23,10 +13,11 @@ pub struct SidejackingModel {
     block: bool,
     session_secs: u64,
     refresh_secs: u64,
-    idle_secs: u64,
     sessions: HashMap<(String, String, String), Session>,
-    /// Connections by their endpoints.
-    connections: HashMap<[(IpAddr, u16); 2], Connection>,
+    /// Connections that are dropped.
+    blocked: HashSet<String>,
+    requests: u64,
+    foreign: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +33,7 @@ impl SidejackingModel {
     /// # Panics
     /// If `differs` is invalid.
     #[must_use]
-    pub fn new(differs: &str, block: bool, session_secs: u64, refresh_secs: u64, idle_secs: u64) -> Self {
+    pub fn new(differs: &str, block: bool, session_secs: u64, refresh_secs: u64) -> Self {
         let differs = match differs {
             "address" => (true, false, false),
             "agent" => (false, true, false),
@@ -50,8 +41,40 @@ impl SidejackingModel {
             "both" => (false, false, true),
             other => panic!("nothing differs by `{other}`"),
         };
-        let (sessions, connections) = (HashMap::new(), HashMap::new());
-        Self { differs, block, session_secs, refresh_secs, idle_secs, sessions, connections }
+        let (sessions, blocked) = (HashMap::new(), HashSet::new());
+        Self { differs, block, session_secs, refresh_secs, sessions, blocked, requests: 0, foreign: 0 }
+    }
+
+    /// Returns the numbers of requests with a session cookie, and of those by other clients.
+    #[must_use]
+    pub const fn counts(&self) -> [u64; 2] {
+        [self.requests, self.foreign]
+    }
+
+    /// Returns true if the packets of this connection are dropped.
+    #[must_use]
+    pub fn is_blocked(&self, connection: &str) -> bool {
+        self.blocked.contains(connection)
+    }
+
+    /// Ends a connection.
+    pub fn end(&mut self, connection: &str) {
+        self.blocked.remove(connection);
+    }
+
+    /// Takes a request of a client to a server (address and port).
+    pub fn request(&mut self, now: Nanos, connection: &str, (client, server): (IpAddr, &str), text: &str) {
+        if self.is_blocked(connection) {
+            return;
+        }
+        let Some((name, agent)) = cookie(text, server) else { return };
+        self.requests += 1;
+        if self.is_foreign(now.0, name, client, agent) {
+            self.foreign += 1;
+            if self.block {
+                self.blocked.insert(connection.into());
+            }
+        }
     }
 
     /// Returns true if this use of a session is by another client.
@@ -73,44 +96,9 @@ impl SidejackingModel {
     }
 }
 
-impl Model for SidejackingModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, payload: &[u8]) -> Fate {
-        let Transport::Tcp(tcp) = headers.transport else { return Fate::FORWARD };
-        let Some((src, dst)) = headers.addresses() else { return Fate::FORWARD };
-        let mut ends = [(src, tcp.src_port), (dst, tcp.dst_port)];
-        ends.sort_unstable();
-        if self.connections.get(&ends).is_some_and(|connection| connection.end <= now.0) {
-            self.connections.remove(&ends);
-        }
-        let [reset, syn, fin] = [TcpFlags::RST, TcpFlags::SYN, TcpFlags::FIN].map(|flag| tcp.flags.contains(flag));
-        let asks = if reset || syn { None } else { cookie(payload, &format!("{dst} {}", tcp.dst_port)) };
-        let idle = now.0 + self.idle_secs * 1_000_000_000;
-        let asked = asks.map(|(name, agent)| self.is_foreign(now.0, name, src, agent));
-        if let Some(foreign) = asked {
-            self.connections.entry(ends).or_default().foreign |= foreign;
-        }
-        let Some(connection) = self.connections.get_mut(&ends) else { return Fate::FORWARD };
-        if syn && !reset {
-            *connection = Connection::default();
-        }
-        if fin && asked.is_none() && !reset && !syn {
-            connection.ended.insert((src, tcp.src_port));
-        }
-        let is_over = connection.ended.len() == 2 && asked.is_none() && !syn;
-        connection.end = if is_over { now.0 + 10_000_000_000 } else { idle };
-        let fate = if connection.foreign && self.block { Fate::Drop("sidejacked") } else { Fate::FORWARD };
-        if reset {
-            self.connections.remove(&ends);
-        }
-        fate
-    }
-}
-
 /// Returns host, cookie name and value, and user agent of a request.
-fn cookie(payload: &[u8], server: &str) -> Option<((String, String, String), String)> {
-    let text = String::from_utf8_lossy(payload);
-    // A line without an end is incomplete.
-    let lines: Vec<&str> = text[..text.rfind("\r\n")?].split("\r\n").collect();
+fn cookie(text: &str, server: &str) -> Option<((String, String, String), String)> {
+    let lines: Vec<&str> = text.split_once("\r\n\r\n")?.0.split("\r\n").collect();
     let [method, target, version] = lines[0].split(' ').collect::<Vec<_>>()[..] else { return None };
     let is_request = method.chars().all(|c| c.is_ascii_uppercase()) && version.starts_with("HTTP/1.");
     let fields: Vec<(String, &str)> = lines[1..]

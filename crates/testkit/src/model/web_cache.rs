@@ -1,41 +1,32 @@
 //! The model of `web-cache`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
 
-use nf::{PortId, Verdict};
-use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
+use packet::Nanos;
 
-use super::{Fate, Model};
-
-/// Stores the requests of every connection, and each response that may be stored, and never forgets one.
+/// Stores the requests of every connection, and each response that may be stored, and never forgets one. It knows messages, not packets.
 #[derive(Clone, Debug)]
 pub struct WebCacheModel {
-    store_port: u16,
     longest_secs: u64,
-    idle_secs: u64,
     /// Time at which each response becomes stale, and its length.
     responses: HashMap<(String, String), (u64, u64)>,
-    connections: HashMap<[(IpAddr, u16); 2], Connection>,
+    connections: HashMap<String, Connection>,
     hits: u64,
     misses: u64,
     bytes_saved: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Connection {
-    end: u64,
-    /// The sides that have sent a FIN.
-    ended: HashSet<(IpAddr, u16)>,
-    client: Option<(IpAddr, u16)>,
     waiting: VecDeque<Ask>,
     is_lost: bool,
-    asked: Option<u32>,
-    answered: Option<u32>,
+    /// Nobody knows where the next request begins, or the next response.
+    is_over: [bool; 2],
 }
 
 #[derive(Clone, Debug)]
 struct Ask {
+    method: String,
     resource: (String, String),
     what: CacheAction,
 }
@@ -54,24 +45,16 @@ enum CacheAction {
 struct Message {
     first: Vec<String>,
     fields: Vec<(String, String)>,
-    is_whole: bool,
     /// Each line after the first is a field.
     is_legible: bool,
 }
 
-impl Connection {
-    fn new(end: u64) -> Self {
-        let ended = HashSet::new();
-        Self { end, ended, client: None, waiting: VecDeque::new(), is_lost: false, asked: None, answered: None }
-    }
-}
-
 impl WebCacheModel {
-    /// Creates a model with these parameters, as in the configuration file, with unlimited room.
+    /// Creates a model in which responses stay fresh for at most so long, with unlimited room.
     #[must_use]
-    pub fn new(store_port: u16, longest_secs: u64, idle_secs: u64) -> Self {
+    pub fn new(longest_secs: u64) -> Self {
         let (responses, connections) = (HashMap::new(), HashMap::new());
-        Self { store_port, longest_secs, idle_secs, responses, connections, hits: 0, misses: 0, bytes_saved: 0 }
+        Self { longest_secs, responses, connections, hits: 0, misses: 0, bytes_saved: 0 }
     }
 
     /// Returns hits, misses and bytes saved.
@@ -80,78 +63,47 @@ impl WebCacheModel {
         [self.hits, self.misses, self.bytes_saved]
     }
 
-    /// Returns the verdict for a packet, including the egress port.
-    ///
-    /// # Panics
-    /// Never: the connection was inserted before.
-    pub fn verdict(&mut self, now: Nanos, headers: &Headers, payload: &[u8]) -> Verdict {
-        let Transport::Tcp(tcp) = headers.transport else { return Verdict::FORWARD };
-        let Some((src, dst)) = headers.addresses() else { return Verdict::FORWARD };
-        let (from, to) = ((src, tcp.src_port), (dst, tcp.dst_port));
-        let mut ends = [from, to];
-        ends.sort_unstable();
-        if self.connections.get(&ends).is_some_and(|connection| connection.end <= now.0) {
-            self.connections.remove(&ends);
-        }
-        let [reset, syn, fin] = [TcpFlags::RST, TcpFlags::SYN, TcpFlags::FIN].map(|flag| tcp.flags.contains(flag));
-        let message = if reset || syn { None } else { Message::read(payload) };
-        let asks = message.as_ref().and_then(Message::ask);
-        let says = message.filter(|message| asks.is_none() && message.is_final_response());
-        let idle = now.0 + self.idle_secs * 1_000_000_000;
-        if asks.is_some() {
-            self.connections.entry(ends).or_insert(Connection::new(idle));
-        }
-        if reset {
-            self.connections.remove(&ends);
-            return Verdict::FORWARD;
-        }
-        let Some(connection) = self.connections.get_mut(&ends) else { return Verdict::FORWARD };
-        let is_message = asks.is_some() || says.is_some();
-        if fin && !is_message && !syn {
-            connection.ended.insert(from);
-        }
-        let is_over = connection.ended.len() == 2 && !is_message && !syn;
-        connection.end = if is_over { now.0 + 10_000_000_000 } else { idle };
-        if syn {
-            *connection = Connection::new(idle);
-        }
-        let is_later = |last: Option<u32>| last.is_none_or(|last| (1..1 << 31).contains(&tcp.seq.wrapping_sub(last)));
-        if let Some(ask) = asks {
-            if *connection.client.get_or_insert(from) != from {
-                return Verdict::FORWARD;
-            }
-            let is_new = is_later(connection.asked);
-            if is_new {
-                connection.asked = Some(tcp.seq);
-                connection.is_lost |= connection.waiting.len() == 4 || ask.what == CacheAction::Invalid;
-                if connection.waiting.len() < 4 {
-                    connection.waiting.push_back(ask.clone());
-                }
-            }
-            return self.look_up(now.0, &ask, is_new);
-        }
-        if let Some(says) = says
-            && connection.client == Some(to)
-            && is_later(connection.answered)
-        {
-            connection.answered = Some(tcp.seq);
-            let ask = connection.waiting.pop_front();
-            if let Some(ask) = ask.filter(|_| !connection.is_lost) {
-                self.keep(now.0, ask, &says);
-            }
-        }
-        Verdict::FORWARD
+    /// Ends a connection.
+    pub fn end(&mut self, connection: &str) {
+        self.connections.remove(connection);
     }
 
-    fn look_up(&mut self, now: u64, ask: &Ask, is_new: bool) -> Verdict {
+    /// Takes a request. Returns true if a store could answer it.
+    pub fn request(&mut self, now: Nanos, connection: &str, text: &str) -> bool {
+        let connection = self.connections.entry(connection.into()).or_default();
+        if connection.is_over[0] {
+            return false;
+        }
+        let Some(ask) = Message::read(text).as_ref().and_then(Message::ask) else { return false };
+        connection.is_lost |= connection.waiting.len() == 4 || ask.what == CacheAction::Invalid;
+        connection.is_over[0] = ask.what == CacheAction::Invalid;
+        if connection.waiting.len() < 4 {
+            connection.waiting.push_back(ask.clone());
+        }
+        self.look_up(now.0, &ask)
+    }
+
+    /// Takes a response.
+    pub fn response(&mut self, now: Nanos, connection: &str, text: &str) {
+        let connection = self.connections.entry(connection.into()).or_default();
+        let Some(says) = Message::read(text).filter(|_| !connection.is_over[1]) else { return };
+        if ["100", "103"].contains(&&*says.first[1]) {
+            return;
+        }
+        let ask = connection.waiting.pop_front().filter(|_| !connection.is_lost);
+        connection.is_over[1] = !says.is_followed(ask.as_ref().map_or("GET", |ask| &ask.method));
+        if let Some(ask) = ask {
+            self.keep(now.0, ask, &says);
+        }
+    }
+
+    fn look_up(&mut self, now: u64, ask: &Ask) -> bool {
         let known =
             self.responses.get(&ask.resource).filter(|(stale, _)| ask.what == CacheAction::LookUp && *stale > now);
-        if is_new {
-            self.hits += u64::from(known.is_some());
-            self.misses += u64::from(known.is_none() && matches!(ask.what, CacheAction::LookUp | CacheAction::Reload));
-            self.bytes_saved += known.map_or(0, |(_, length)| *length);
-        }
-        known.map_or(Verdict::FORWARD, |_| Verdict::Forward(PortId(self.store_port)))
+        self.hits += u64::from(known.is_some());
+        self.misses += u64::from(known.is_none() && matches!(ask.what, CacheAction::LookUp | CacheAction::Reload));
+        self.bytes_saved += known.map_or(0, |(_, length)| *length);
+        known.is_some()
     }
 
     fn keep(&mut self, now: u64, ask: Ask, says: &Message) {
@@ -172,10 +124,8 @@ impl WebCacheModel {
 }
 
 impl Message {
-    fn read(payload: &[u8]) -> Option<Self> {
-        let text = String::from_utf8_lossy(payload);
-        let end = text.find("\r\n\r\n");
-        let head = &text[..end.or_else(|| text.rfind("\r\n"))?];
+    fn read(text: &str) -> Option<Self> {
+        let (head, _) = text.split_once("\r\n\r\n")?;
         let mut lines = head.split("\r\n");
         let first: Vec<String> = lines.next()?.split(' ').map(String::from).collect();
         let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_lowercase(), value.trim().into()));
@@ -186,7 +136,7 @@ impl Message {
         };
         let is_legible = lines.iter().all(is_field);
         let fields = if is_legible { lines.into_iter().filter_map(field).collect() } else { Vec::new() };
-        Some(Self { first, fields, is_whole: end.is_some(), is_legible })
+        Some(Self { first, fields, is_legible })
     }
 
     fn all(&self, name: &str) -> Vec<&str> {
@@ -234,9 +184,7 @@ impl Message {
                 CacheAction::Invalid
             }
             "HEAD" | "OPTIONS" => CacheAction::Bypass,
-            "GET" if !self.is_whole || host.is_empty() || has("no-store") || self.field("range").is_some() => {
-                CacheAction::Bypass
-            }
+            "GET" if host.is_empty() || has("no-store") || self.field("range").is_some() => CacheAction::Bypass,
             "GET" if self.field("authorization").is_some() => CacheAction::Authorized,
             "GET" if has("no-cache") || first_age == Some(0) => CacheAction::Reload,
             "GET" if says.is_empty() && self.field("pragma") == Some("no-cache") => CacheAction::Reload,
@@ -244,11 +192,14 @@ impl Message {
             _ if host.is_empty() => CacheAction::Bypass,
             _ => CacheAction::Unsafe,
         };
-        Some(Ask { resource: (host, path.clone()), what })
+        Some(Ask { method: method.clone(), resource: (host, path.clone()), what })
     }
 
-    fn is_final_response(&self) -> bool {
-        self.first[0].starts_with("HTTP/1.") && self.first.len() > 1 && !["100", "103"].contains(&&*self.first[1])
+    /// Returns true if the next response can be found behind this one, which answers a request of this method.
+    fn is_followed(&self, method: &str) -> bool {
+        let has_no_body = method == "HEAD" || ["204", "304"].contains(&&*self.first[1]);
+        let has_length = self.field("content-length").is_some() || self.field("transfer-encoding").is_some();
+        self.first[1] != "101" && (has_no_body || (self.is_framed() && has_length))
     }
 
     /// Returns whether a response to an authorized request may be stored, and the lifetime in seconds.
@@ -258,12 +209,7 @@ impl Message {
         let is_public = ["public", "s-maxage", "must-revalidate"].iter().any(|name| of(name).is_some());
         let forbids = ["no-store", "private", "no-cache"].iter().any(|name| of(name).is_some());
         let status = &*self.first[1];
-        if forbids
-            || !self.is_whole
-            || !self.is_framed()
-            || ["101", "206", "304"].contains(&status)
-            || self.field("vary").is_some()
-        {
+        if forbids || !self.is_framed() || ["101", "206", "304"].contains(&status) || self.field("vary").is_some() {
             return (is_public, None);
         }
         let lifetime = of("s-maxage").or_else(|| of("max-age")).or_else(|| {
@@ -280,10 +226,4 @@ impl Message {
 fn second_of_day(date: &str) -> Option<u64> {
     let time = date.strip_prefix("Sun, 06 Nov 1994 ")?.strip_suffix(" GMT")?;
     time.split(':').try_fold(0, |sum, part| part.parse::<u64>().ok().map(|part| sum * 60 + part))
-}
-
-impl Model for WebCacheModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, payload: &[u8]) -> Fate {
-        Fate::of(self.verdict(now, headers, payload), &[])
-    }
 }

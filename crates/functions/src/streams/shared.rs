@@ -1,0 +1,149 @@
+//! Functions over streams whose sessions share state: [`SharedStreamFunction`].
+
+use core::fmt::Debug;
+
+use memory::Memory;
+use nf::{Description, Fingerprint, Flow, Reason, Report, Step, Verdict};
+use packet::{FiveTuple, Nanos};
+
+use super::{Hearing, Said, Session, StreamFunction, Tallies};
+
+/// A function over streams whose sessions share state. It is written as a [`StreamFunction`] is; besides, it reaches what sessions share by
+/// an [`Access`], and passes conflicts on with `?`. A call may be repeated after a conflict, then with the session's state as it was before.
+///
+/// [`close`](Self::close) has no access, so what sessions share never depends on when a silent session is ended.
+pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
+    /// The state of a session, as plain data.
+    type Flow: Flow;
+    /// The state that all sessions share.
+    type Shared<M: Memory>: Send + 'static;
+
+    /// The name, summary, configuration keys and drop reasons. [`sharing`](Description::sharing) is
+    /// [`StreamsShare`](nf::Sharing::StreamsShare).
+    const DESCRIPTION: Description;
+
+    /// [`StreamFunction::KEEPS`]; zero if sessions share state.
+    const KEEPS: usize = 0;
+
+    /// [`StreamFunction::HOLDS`]
+    const HOLDS: usize = 0;
+
+    /// False if only sessions of TCP are heard; datagrams are then forwarded.
+    const DATAGRAMS: bool = true;
+
+    /// [`StreamFunction::counters`]
+    fn counters(&self) -> usize {
+        0
+    }
+
+    /// Creates the initial shared state in `memory`.
+    fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
+
+    /// [`NetworkFunction::fingerprint`](nf::NetworkFunction::fingerprint)
+    ///
+    /// # Errors
+    /// A conflict on shared state.
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        _shared: &'a Self::Shared<M>,
+        _tx: &mut M::Tx<'a>,
+        _fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        Ok(())
+    }
+
+    /// Opens a session.
+    fn open(&self, session: &Session) -> Self::Flow;
+
+    /// Hears what happens in a session.
+    ///
+    /// # Errors
+    /// A conflict on shared state.
+    fn hear<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        access: &mut Access<'_, '_, Self, M>,
+        flow: &mut Self::Flow,
+        said: Said<'_>,
+    ) -> Step<(), M>;
+
+    /// Ends a session. Nothing more is heard of it.
+    fn close(&self, _cx: &mut Hearing<'_>, _flow: &mut Self::Flow) {}
+
+    /// The report at the end of a run, from the sessions that have not ended yet, from what was counted, and from shared state.
+    ///
+    /// # Errors
+    /// A conflict on shared state.
+    fn report<M: Memory>(
+        &self,
+        _now: Nanos,
+        _access: &mut Access<'_, '_, Self, M>,
+        _sessions: &mut dyn Iterator<Item = (FiveTuple, Self::Flow)>,
+        _tallies: &Tallies<'_>,
+    ) -> Step<Option<Report>, M> {
+        Ok(None)
+    }
+
+    /// The verdict on a packet whose session found no room, so that it isn't heard. By default it is dropped if the function can drop some.
+    ///
+    /// # Errors
+    /// A conflict on shared state.
+    fn orphan<M: Memory>(&self, _access: &mut Access<'_, '_, Self, M>) -> Step<Verdict, M> {
+        let drops = !Self::DESCRIPTION.drop_reasons.is_empty();
+        Ok(if drops { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
+    }
+}
+
+/// Access to what sessions share, in the transaction of a step.
+pub struct Access<'x, 'a, F: SharedStreamFunction, M: Memory> {
+    /// What sessions share.
+    pub shared: &'a F::Shared<M>,
+    /// The transaction. Every access takes it.
+    pub tx: &'x mut M::Tx<'a>,
+}
+
+/// Sessions of a plain function share nothing.
+impl<F: StreamFunction> SharedStreamFunction for F {
+    type Flow = F::Flow;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = F::DESCRIPTION;
+    const KEEPS: usize = F::KEEPS;
+    const HOLDS: usize = F::HOLDS;
+
+    fn counters(&self) -> usize {
+        StreamFunction::counters(self)
+    }
+
+    fn shared<M: Memory>(&self, _: &M) {}
+
+    fn open(&self, session: &Session) -> F::Flow {
+        StreamFunction::open(self, session)
+    }
+
+    #[inline]
+    fn hear<M: Memory>(
+        &self,
+        cx: &mut Hearing<'_>,
+        _: &mut Access<'_, '_, Self, M>,
+        flow: &mut F::Flow,
+        said: Said<'_>,
+    ) -> Step<(), M> {
+        StreamFunction::hear(self, cx, flow, said);
+        Ok(())
+    }
+
+    fn close(&self, cx: &mut Hearing<'_>, flow: &mut F::Flow) {
+        StreamFunction::close(self, cx, flow);
+    }
+
+    fn report<M: Memory>(
+        &self,
+        _: Nanos,
+        _: &mut Access<'_, '_, Self, M>,
+        sessions: &mut dyn Iterator<Item = (FiveTuple, F::Flow)>,
+        tallies: &Tallies<'_>,
+    ) -> Step<Option<Report>, M> {
+        Ok(StreamFunction::report(self, sessions, tallies))
+    }
+}
