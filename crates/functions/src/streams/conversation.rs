@@ -2,7 +2,7 @@
 
 use nf::{Flow, PacketCounts, Reason, Reply, Verdict};
 use packet::{FiveTuple, Nanos};
-use stream::{Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
+use stream::{Again, Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
 
 use super::hearing::{Hearing, Said, Sentence, Tallies, Wishes};
 use super::keeper::Keeper;
@@ -57,6 +57,13 @@ impl<F: Flow> Conversation<F> {
         self.is_closed = false;
     }
 
+    /// The context of a call about it.
+    const fn hearing<'a>(&self, now: Nanos, counts: Option<&'a PacketCounts>) -> Hearing<'a> {
+        let mut cx = Hearing::new(now, counts);
+        (cx.wishes.enough, cx.wishes.sentence) = (self.deaf, self.sentence);
+        cx
+    }
+
     /// True if the function wants to hear more of it.
     #[inline]
     pub(super) const fn listens(&self) -> bool {
@@ -95,7 +102,7 @@ impl<F: Flow> Conversation<F> {
 }
 
 impl<F: StreamFunction> Streams<F> {
-    /// Hears a valid packet of a session.
+    /// Hears a valid packet of a session. Returns the function's own reason if this packet alone is dropped.
     #[inline(never)]
     pub(super) fn listen(
         &self,
@@ -105,9 +112,8 @@ impl<F: StreamFunction> Streams<F> {
         flow: &mut Conversation<F::Flow>,
         meta: &Portion,
         frame: &[u8],
-    ) {
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+    ) -> Option<u8> {
+        let mut cx = flow.hearing(now, counts);
         let from = flow.connection.direction(&meta.observation);
         match &meta.observation.event {
             Event::Tcp(segment) => {
@@ -125,7 +131,8 @@ impl<F: StreamFunction> Streams<F> {
                     tcp::Event::Ack => (false, false),
                     tcp::Event::Rst | tcp::Event::Nothing => {
                         self.obey(pools, flow, cx.wishes);
-                        return self.close_if_over(pools, counts, now, flow);
+                        self.close_if_over(pools, counts, now, flow);
+                        return cx.wishes.refused;
                     }
                 };
                 let is_heard = !meta.is_empty() || syn || fin;
@@ -154,6 +161,7 @@ impl<F: StreamFunction> Streams<F> {
             }
             _ => {}
         }
+        cx.wishes.refused
     }
 
     /// Tells the function what is heard of a stream. Returns false if it wants no more.
@@ -181,6 +189,10 @@ impl<F: StreamFunction> Streams<F> {
                 Said::Deviation(from, deviation)
             }
             Heard::End => Said::End(from),
+            Heard::Again(Again { offset, bytes }) => {
+                self.function.hear_again(cx, own, from, offset, bytes);
+                return !cx.wishes.enough[from as usize];
+            }
         };
         if cx.wishes.enough[from as usize] {
             return false;
@@ -241,19 +253,15 @@ impl<F: StreamFunction> Streams<F> {
         if flow.is_closed {
             return;
         }
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let cx = flow.hearing(now, counts);
         let Conversation { sides, own, kept, .. } = flow;
-        let mut keeper = Keeper::new(&pools.kept, kept);
-        for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
-            side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, from, heard));
+        let keeper = Keeper::new(&pools.kept, kept);
+        flow.sentence = self.finish(cx, sides, own, keeper, |side, mut hear| {
+            side.end(&pools.early, &mut hear);
             side.let_go(&pools.early);
-            keeper.close(from);
-        }
-        self.close(&mut cx, own, &keeper);
-        kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));
-        cx.tally(Tallies::CLOSED, 0);
-        (flow.is_closed, flow.sentence) = (true, cx.wishes.sentence);
+        });
+        flow.kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));
+        flow.is_closed = true;
     }
 
     /// Closes a copy of a session as if it ended now; what waits stays where it is.
@@ -267,16 +275,28 @@ impl<F: StreamFunction> Streams<F> {
         if flow.is_closed {
             return;
         }
-        let mut cx = Hearing::new(now, counts);
-        cx.wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let cx = flow.hearing(now, counts);
         let Conversation { sides, own, kept, .. } = flow;
-        let mut keeper = Keeper::looking_ahead(&pools.kept, kept);
-        for (side, from) in sides.iter().zip(DIRECTIONS) {
-            side.look_ahead(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, from, heard));
+        let keeper = Keeper::looking_ahead(&pools.kept, kept);
+        self.finish(cx, sides, own, keeper, |side, mut hear| side.look_ahead(&pools.early, &mut hear));
+    }
+
+    /// Tells the function what is left of both sides, by `end`, and closes the session. Returns the fate of its packets.
+    fn finish(
+        &self,
+        mut cx: Hearing<'_>,
+        sides: &mut [Side; 2],
+        own: &mut F::Flow,
+        mut keeper: Keeper<'_>,
+        mut end: impl FnMut(&mut Side, &mut dyn FnMut(Heard<'_>) -> bool),
+    ) -> Sentence {
+        for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
+            end(side, &mut |heard| self.tell(&mut cx, own, &mut keeper, from, heard));
             keeper.close(from);
         }
         self.close(&mut cx, own, &keeper);
         cx.tally(Tallies::CLOSED, 0);
+        cx.wishes.sentence
     }
 
     /// Calls the function at the end of a session.
