@@ -154,7 +154,10 @@ impl<F: StreamFunction> Streams<F> {
         if let Some(idle) = connection.flow_on(seen, &self.rules) {
             return (Ok(Outcome::Valid(idle)), false);
         }
+        let was_open = !connection.is_opening();
         match connection.step(seen, &self.rules, now) {
+            // A SYN-ACK answered a SYN that seemed to be a stray: the end of the connection before was not seen.
+            outcome @ Outcome::Valid(_) if was_open && connection.is_opening() => (Ok(outcome), true),
             Outcome::Reopens => {
                 let reopened = connection.reopen(seen, &self.rules, now);
                 let is_new = reopened.is_ok();

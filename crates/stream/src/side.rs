@@ -222,6 +222,14 @@ impl Side {
         Taken::InOrder
     }
 
+    /// Learns that its first byte has this number, from the SYN-ACK that answers its SYN. Nothing changes if bytes came already.
+    pub const fn begin_at(&mut self, seq: u32) {
+        if self.offset == 0 && self.first == NONE && self.flags & (FIN | DEAF) == 0 {
+            self.next = seq;
+            self.flags |= KNOWN;
+        }
+    }
+
     /// Learns that the other side has acknowledged all before `ack`: gaps before it are not waited for any longer.
     #[inline]
     pub fn acknowledged(&mut self, ack: u32, pool: &Pool, hear: &mut impl FnMut(Event<'_>) -> bool) {

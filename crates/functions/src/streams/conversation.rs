@@ -96,7 +96,8 @@ impl<F: Flow> Conversation<F> {
     }
 
     /// The five-tuple as the opener sent it. `key` is the symmetric one.
-    pub(super) const fn as_opened(&self, key: FiveTuple) -> FiveTuple {
+    #[must_use]
+    pub const fn as_opened(&self, key: FiveTuple) -> FiveTuple {
         if self.connection.opener_first() { key } else { key.reversed() }
     }
 }
@@ -117,8 +118,15 @@ impl<F: StreamFunction> Streams<F> {
         let from = flow.connection.direction(&meta.observation);
         match &meta.observation.event {
             Event::Tcp(segment) => {
+                let begins = flow.connection.is_begun_by(&meta.observation);
                 let Conversation { sides, own, kept, .. } = flow;
                 let other = opposite(from);
+                match segment.event() {
+                    // A stray one tells of no bytes, neither of its sender's nor of the other side's.
+                    tcp::Event::Syn | tcp::Event::SynAck if !begins => return None,
+                    tcp::Event::SynAck => sides[other as usize].begin_at(segment.ack()),
+                    _ => {}
+                }
                 let mut keeper = Keeper::new(&pools.kept, kept);
                 if segment.has_ack() {
                     let hear = &mut |heard: Heard<'_>| self.tell(&mut cx, own, &mut keeper, other, heard);
