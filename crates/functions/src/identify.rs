@@ -3,6 +3,7 @@
 //! The crate `identify` has the signatures and decoders. Behaviour and choices: `docs/identify.md`.
 
 mod config;
+mod look;
 mod rows;
 
 use alloc::collections::BTreeMap;
@@ -11,12 +12,14 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-pub use identify::NameKind;
-use identify::{Answer, DatagramState, Identified, LIMIT, Names, Prefixes, Protocol, Side, Signatures, Switch};
+use identify::{Answer, Identified, LIMIT, Names, Prefixes, Switch};
+pub use identify::{DatagramState, NameKind, Protocol, Side, Signatures};
 use nf::{Description, Flow, Report, Sharing};
 use packet::FiveTuple;
 
 pub use self::config::Config;
+pub(crate) use self::config::KEYS;
+pub use self::look::look;
 pub use self::rows::{Row, Rows, Silent};
 use crate::list::Catalogued;
 use crate::streams::{Beginning, Direction, Hearing, Said, Session, StreamFunction, Streams, Tallies};
@@ -52,7 +55,7 @@ impl Flow for Identity {}
 
 impl Identity {
     /// The protocol that the session counts for.
-    fn protocol(&self) -> Option<Protocol> {
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
         self.outer.map(|identified| identified.protocol)
     }
 }
@@ -83,7 +86,7 @@ impl<R: Rows> Identify<R> {
     }
 
     /// The number of the counter for sessions of a protocol; the last two are for sessions that no signature fits and without payload.
-    fn counter(&self, identity: &Identity) -> usize {
+    pub(crate) fn counter(&self, identity: &Identity) -> usize {
         let known = self.drops.len() - 1;
         match identity.protocol() {
             Some(Protocol(number)) => usize::from(number).min(known),
@@ -93,7 +96,7 @@ impl<R: Rows> Identify<R> {
     }
 
     /// The name of a counter.
-    fn name(&self, counter: usize) -> &str {
+    pub(crate) fn name(&self, counter: usize) -> &str {
         match counter.checked_sub(self.drops.len() - 1) {
             None => self.signatures.name(Protocol(counter as u16)),
             Some(0) => UNKNOWN,
@@ -178,10 +181,14 @@ impl<R: Rows> StreamFunction for Identify<R> {
         summary: "identifies the application of each session by what its sides say, never by a port, and drops unwanted ones",
         state: "the application and what is inside it, or what is needed to tell it, with the beginnings of both sides until then",
         sharing: Sharing::Streams,
-        keys: &config::KEYS,
+        keys: &KEYS,
         drop_reasons: &["unwanted-application"],
         recipes: &[],
     };
+
+    fn drops(&self) -> bool {
+        self.drops.contains(&true)
+    }
 
     fn counters(&self) -> usize {
         self.drops.len() + 1
