@@ -123,9 +123,11 @@ impl<R: Rows> Identify<R> {
                 Answer::Is(identified) => {
                     let mut names = Names::default();
                     let is_named = self.signatures.stream_names(identified.protocol, &prefixes, &mut names);
+                    let is_unwanted = self.is_unwanted(identified);
                     let switch = match flow.outer {
                         // One protocol inside another; what is inside that one is not looked for.
                         Some(_) => Switch::Never,
+                        None if is_unwanted => Switch::Never,
                         None => self.signatures.switch(identified.protocol, &prefixes),
                     };
                     match switch {
@@ -135,7 +137,7 @@ impl<R: Rows> Identify<R> {
                             continue;
                         }
                         Switch::More if !is_over => return,
-                        Switch::Never if !is_named && !is_over => return,
+                        Switch::Never if !(is_named || is_over || is_unwanted) => return,
                         Switch::More | Switch::Never => {}
                     }
                     let which = if flow.outer.is_some() { &mut flow.inner } else { &mut flow.outer };
@@ -158,13 +160,16 @@ impl<R: Rows> Identify<R> {
             names,
         });
         cx.enough_of_both();
-        let unwanted = |identified: Option<Identified>| {
-            identified.is_some_and(|one| self.drops.get(usize::from(one.protocol.0)).copied().unwrap_or_default())
-        };
         let is_unknown = flow.outer.is_none() && self.drops.last().copied().unwrap_or_default();
-        if unwanted(flow.outer) || unwanted(flow.inner) || is_unknown {
+        let mut told = flow.outer.into_iter().chain(flow.inner);
+        if is_unknown || told.any(|identified| self.is_unwanted(identified)) {
             cx.drop(0);
         }
+    }
+
+    /// True if sessions of this protocol are dropped.
+    fn is_unwanted(&self, identified: Identified) -> bool {
+        self.drops.get(usize::from(identified.protocol.0)).copied().unwrap_or_default()
     }
 }
 
