@@ -32,6 +32,9 @@ pub(super) struct Session {
     words: u8,
 }
 
+/// What sessions are sorted by: first packet, both ends, protocol.
+pub(super) type Order = (Nanos, Endpoint, Endpoint, u8);
+
 /// Maximum number of packets with payload that are classified for a session.
 const WORDS_MAX: u8 = 8;
 
@@ -51,6 +54,10 @@ impl Session {
             asked: [None; 2],
             words: 0,
         }
+    }
+
+    pub(super) const fn order(&self) -> Order {
+        (self.first, self.source, self.destination, self.protocol)
     }
 
     fn is_over(&self) -> bool {
@@ -114,7 +121,7 @@ impl Sessions {
             // In the order of their first packets, so that the same capture gives the same rows.
             let mut silent: Vec<Session> =
                 self.open.extract_if(|_, session| session.last + idle <= now).map(|(_, session)| session).collect();
-            silent.sort_by_key(|session| (session.first, session.source, session.destination));
+            silent.sort_by_key(Session::order);
             ended.append(&mut silent);
         }
         let Some(tuple) = tuple_of(headers) else { return false };
@@ -158,7 +165,7 @@ impl Sessions {
     /// Moves all open sessions to `ended`.
     pub(super) fn finish(self, ended: &mut Vec<Session>) {
         let mut open: Vec<Session> = self.open.into_values().collect();
-        open.sort_by_key(|session| (session.first, session.source, session.destination));
+        open.sort_by_key(Session::order);
         ended.append(&mut open);
     }
 }
