@@ -8,6 +8,7 @@ pub mod systems;
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use core::net::IpAddr;
 
@@ -24,13 +25,14 @@ pub use self::config::Config;
 use self::sighting::Look;
 pub use self::sighting::Sighting;
 use self::systems::{System, Told};
-use crate::app_classifier::{Application, Classifier, Payload, Signatures};
+use crate::identify::{self, DatagramState, Protocol, Side, Signatures};
 use crate::list::Catalogued;
 
 /// The `asset-monitor` function.
 #[derive(Clone, Debug)]
 pub struct AssetMonitor {
     config: Config,
+    signatures: Arc<Signatures>,
 }
 
 /// The state of a session. The key's lower endpoint comes first.
@@ -42,30 +44,34 @@ pub struct Session {
     server: Option<u8>,
     /// The side that sent first over UDP.
     opener: Option<u8>,
-    /// The service's protocol in the list of [`Signatures`], counted from 1; 0 while it is unknown.
-    service: u8,
+    /// The number of the service's protocol in [`Signatures`], counted from 1; 0 while it is unknown.
+    service: u16,
 }
 
 impl Flow for Session {}
 
 impl Session {
-    /// Both hosts, and the side and name of the service.
+    /// Both hosts, and the side and the number of the service.
     #[must_use]
-    pub fn told(&self) -> ([Option<Asset>; 2], Option<(u8, &'static str)>) {
-        (self.assets, self.server.map(|server| (server, service_name(self.service))))
+    pub fn told(&self) -> ([Option<Asset>; 2], Option<(u8, u16)>) {
+        (self.assets, self.server.map(|server| (server, self.service)))
     }
-}
-
-fn service_name(service: u8) -> &'static str {
-    let label = usize::from(service).checked_sub(1).and_then(|at| Signatures::APPLICATIONS.get(at));
-    label.map_or("unknown", |label| label.name)
 }
 
 impl AssetMonitor {
     /// Creates the function from its configuration.
     #[must_use]
-    pub const fn new(config: Config) -> Self {
-        Self { config }
+    pub fn new(config: Config) -> Self {
+        Self { config, signatures: Signatures::shared() }
+    }
+
+    /// The name of a service by its number, as in [`Session::told`].
+    #[must_use]
+    pub fn service_name(&self, service: u16) -> &str {
+        match service.checked_sub(1).map_or("", |number| self.signatures.name(Protocol(number))) {
+            "" => "unknown",
+            name => name,
+        }
     }
 
     /// Finds the side that offers the service: it sends a SYN+ACK, or answers a datagram. Returns true if it was found now.
@@ -159,11 +165,15 @@ impl NetworkFunction for AssetMonitor {
             Transport::Udp { .. } => Look::Quiet,
             Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
         };
-        let look = match Payload::of(headers, headers.payload(frame)) {
-            Some(payload) if look == Look::Quiet => {
-                Look::Speaks(Signatures.classify(&payload).map_or(0, |Application(number)| number + 1))
+        let look = match headers.payload(frame) {
+            [] => look,
+            payload if look == Look::Quiet => {
+                // Only the words of the side that offers the service count.
+                let (side, state) = (Side::Responder, &mut DatagramState::default());
+                let found = identify::look(&self.signatures, state, headers, payload, side);
+                Look::Speaks(found.map_or(0, |Protocol(number)| number + 1))
             }
-            Some(_) | None => look,
+            _ => look,
         };
         headers.five_tuple().map(|tuple| Sighting::new(tuple, headers.wire_len, look))
     }
@@ -226,9 +236,9 @@ impl NetworkFunction for AssetMonitor {
         let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
         let (hosts, traffic) = shared.known(tx, now)?;
         let seconds = |time: Nanos| Cell::Number(time.0 / 1_000_000_000);
-        let service = |((protocol, port), class): (&(u8, u16), &u8)| {
+        let service = |((protocol, port), class): (&(u8, u16), &u16)| {
             let carrier = if *protocol == packet::protocol::TCP { "tcp" } else { "udp" };
-            format!("{port}/{carrier} {}", service_name(*class))
+            format!("{port}/{carrier} {}", self.service_name(*class))
         };
         let row = |(address, (asset, services)): (&IpAddr, &(Asset, Services))| {
             let services: vec::Vec<String> = services.iter().map(service).collect();

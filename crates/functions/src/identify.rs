@@ -3,6 +3,7 @@
 //! The crate `identify` has the signatures and decoders. Behaviour and choices: `docs/identify.md`.
 
 mod config;
+mod look;
 mod rows;
 
 use alloc::collections::BTreeMap;
@@ -11,12 +12,14 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-pub use identify::NameKind;
-use identify::{Answer, DatagramState, Identified, LIMIT, Names, Prefixes, Protocol, Side, Signatures, Switch};
+use identify::{Answer, Identified, LIMIT, Names, Prefixes, Switch};
+pub use identify::{DatagramState, NameKind, Protocol, Side, Signatures};
 use nf::{Description, Flow, Report, Sharing};
 use packet::FiveTuple;
 
 pub use self::config::Config;
+pub(crate) use self::config::KEYS;
+pub use self::look::look;
 pub use self::rows::{Row, Rows, Silent};
 use crate::list::Catalogued;
 use crate::streams::{Beginning, Direction, Hearing, Said, Session, StreamFunction, Streams, Tallies};
@@ -52,7 +55,7 @@ impl Flow for Identity {}
 
 impl Identity {
     /// The protocol that the session counts for.
-    fn protocol(&self) -> Option<Protocol> {
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
         self.outer.map(|identified| identified.protocol)
     }
 }
@@ -83,7 +86,7 @@ impl<R: Rows> Identify<R> {
     }
 
     /// The number of the counter for sessions of a protocol; the last two are for sessions that no signature fits and without payload.
-    fn counter(&self, identity: &Identity) -> usize {
+    pub(crate) fn counter(&self, identity: &Identity) -> usize {
         let known = self.drops.len() - 1;
         match identity.protocol() {
             Some(Protocol(number)) => usize::from(number).min(known),
@@ -93,7 +96,7 @@ impl<R: Rows> Identify<R> {
     }
 
     /// The name of a counter.
-    fn name(&self, counter: usize) -> &str {
+    pub(crate) fn name(&self, counter: usize) -> &str {
         match counter.checked_sub(self.drops.len() - 1) {
             None => self.signatures.name(Protocol(counter as u16)),
             Some(0) => UNKNOWN,
@@ -120,9 +123,11 @@ impl<R: Rows> Identify<R> {
                 Answer::Is(identified) => {
                     let mut names = Names::default();
                     let is_named = self.signatures.stream_names(identified.protocol, &prefixes, &mut names);
+                    let is_unwanted = self.is_unwanted(identified);
                     let switch = match flow.outer {
                         // One protocol inside another; what is inside that one is not looked for.
                         Some(_) => Switch::Never,
+                        None if is_unwanted => Switch::Never,
                         None => self.signatures.switch(identified.protocol, &prefixes),
                     };
                     match switch {
@@ -132,7 +137,7 @@ impl<R: Rows> Identify<R> {
                             continue;
                         }
                         Switch::More if !is_over => return,
-                        Switch::Never if !is_named && !is_over => return,
+                        Switch::Never if !(is_named || is_over || is_unwanted) => return,
                         Switch::More | Switch::Never => {}
                     }
                     let which = if flow.outer.is_some() { &mut flow.inner } else { &mut flow.outer };
@@ -155,13 +160,16 @@ impl<R: Rows> Identify<R> {
             names,
         });
         cx.enough_of_both();
-        let unwanted = |identified: Option<Identified>| {
-            identified.is_some_and(|one| self.drops.get(usize::from(one.protocol.0)).copied().unwrap_or_default())
-        };
         let is_unknown = flow.outer.is_none() && self.drops.last().copied().unwrap_or_default();
-        if unwanted(flow.outer) || unwanted(flow.inner) || is_unknown {
+        let mut told = flow.outer.into_iter().chain(flow.inner);
+        if is_unknown || told.any(|identified| self.is_unwanted(identified)) {
             cx.drop(0);
         }
+    }
+
+    /// True if sessions of this protocol are dropped.
+    fn is_unwanted(&self, identified: Identified) -> bool {
+        self.drops.get(usize::from(identified.protocol.0)).copied().unwrap_or_default()
     }
 }
 
@@ -178,10 +186,14 @@ impl<R: Rows> StreamFunction for Identify<R> {
         summary: "identifies the application of each session by what its sides say, never by a port, and drops unwanted ones",
         state: "the application and what is inside it, or what is needed to tell it, with the beginnings of both sides until then",
         sharing: Sharing::Streams,
-        keys: &config::KEYS,
+        keys: &KEYS,
         drop_reasons: &["unwanted-application"],
         recipes: &[],
     };
+
+    fn drops(&self) -> bool {
+        self.drops.contains(&true)
+    }
 
     fn counters(&self) -> usize {
         self.drops.len() + 1

@@ -61,9 +61,9 @@ pub fn each(visit: &mut impl Visitor) {
     #[cfg(feature = "web-cache")]
     visit.visit::<crate::streams::Streams<crate::web_cache::WebCache>>();
     #[cfg(feature = "app-classifier")]
-    visit.visit::<crate::app_classifier::AppClassifier>();
+    visit.visit::<crate::streams::Streams<crate::app_classifier::AppClassifier>>();
     #[cfg(feature = "flow-buffer")]
-    visit.visit::<crate::flow_buffer::FlowBuffer>();
+    visit.visit::<crate::streams::Streams<crate::flow_buffer::FlowBuffer>>();
     #[cfg(feature = "asset-monitor")]
     visit.visit::<crate::asset_monitor::AssetMonitor>();
     #[cfg(feature = "identify")]

@@ -217,7 +217,7 @@ impl SharedStreamFunction for Sidejacking {
     type Shared<M: Memory> = Sessions<M>;
 
     const HOLDS: usize = HELD_MAX;
-    const DATAGRAMS: bool = false;
+    const HEARS_UDP: bool = false;
 
     const DESCRIPTION: Description = Description {
         name: "sidejacking",

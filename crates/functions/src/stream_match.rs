@@ -124,6 +124,10 @@ impl StreamFunction for StreamMatch {
         recipes: &[],
     };
 
+    fn drops(&self) -> bool {
+        self.action != Action::Count
+    }
+
     fn counters(&self) -> usize {
         self.patterns.len()
     }

@@ -17,10 +17,10 @@ use core::fmt::Debug;
 
 use memory::Memory;
 use nf::{
-    Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Report,
-    Sizing, Step, Verdict,
+    Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Reason,
+    Report, Sizing, Step, Verdict,
 };
-use packet::{FiveTuple, Headers, Nanos};
+use packet::{FiveTuple, Headers, Nanos, Network};
 use stream::{Budget, Limits, Policy, Pool};
 pub use stream::{Deviation, End, Gap};
 
@@ -53,6 +53,18 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// beginnings, not both.
     const HOLDS: usize = 0;
 
+    /// True if the function hears datagrams of UDP. If false, it has no sessions of UDP, and their packets are forwarded.
+    const HEARS_UDP: bool = true;
+
+    /// True if [`report`](Self::report) also gets sessions that were closed, while they are in the table.
+    const REPORTS_CLOSED: bool = false;
+
+    /// True if the function may drop packets as it is configured. Then packets that find no room, and frames that cannot be read, are
+    /// dropped, since they must not be a way around it.
+    fn drops(&self) -> bool {
+        !Self::DESCRIPTION.drop_reasons.is_empty()
+    }
+
     /// The number of counters that [`Hearing::count`] may name.
     fn counters(&self) -> usize {
         0
@@ -61,13 +73,21 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// Opens a session.
     fn open(&self, session: &Session) -> Self::Flow;
 
+    /// Takes note of a packet of a session, valid or not, heard or not, before anything in it is heard. `cx` can count, and nothing else.
+    fn packet(&self, _cx: &Hearing<'_>, _flow: &mut Self::Flow, _packet: &Portion) {}
+
+    /// Hears bytes of TCP that a side sent before, from this offset in its stream on. They may differ from those that were heard there, or
+    /// be those of a gap.
+    fn hear_again(&self, _cx: &mut Hearing<'_>, _flow: &mut Self::Flow, _from: Direction, _offset: u64, _bytes: &[u8]) {
+    }
+
     /// Hears what happens in a session.
     fn hear(&self, cx: &mut Hearing<'_>, flow: &mut Self::Flow, said: Said<'_>);
 
     /// Ends a session. Nothing more is heard of it.
     fn close(&self, _cx: &mut Hearing<'_>, _flow: &mut Self::Flow) {}
 
-    /// The report at the end of a run, from the sessions that have not ended yet, as if they ended now, and from what was counted.
+    /// The report at the end of a run, from the sessions that were not closed yet, as if they ended now, and from what was counted.
     fn report(
         &self,
         _sessions: &mut dyn Iterator<Item = (FiveTuple, Self::Flow)>,
@@ -160,7 +180,10 @@ impl<F: SharedStreamFunction> Streams<F> {
         if let Some(idle) = connection.flow_on(seen, &self.rules) {
             return (Ok(Outcome::Valid(idle)), false);
         }
+        let was_open = !connection.is_opening();
         match connection.step(seen, &self.rules, now) {
+            // A SYN-ACK answered a SYN that seemed to be a stray: the end of the connection before was not seen.
+            outcome @ Outcome::Valid(_) if was_open && connection.is_opening() => (Ok(outcome), true),
             Outcome::Reopens => {
                 let reopened = connection.reopen(seen, &self.rules, now);
                 let is_new = reopened.is_ok();
@@ -212,8 +235,16 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
 
     #[inline(always)]
     fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Portion> {
-        let portion = Portion::of(headers, frame)?;
-        (F::DATAGRAMS || portion.is_segment()).then_some(portion)
+        Portion::of(headers, frame).filter(|portion| F::HEARS_UDP || portion.is_tcp())
+    }
+
+    #[inline(always)]
+    fn other(&self, headers: &Headers) -> Verdict {
+        // A host may read it, and hear what must be dropped.
+        match headers.network {
+            Network::Unreadable if self.function.drops() => Verdict::Drop(Reason::UNREADABLE),
+            Network::Unreadable | Network::None | Network::Arp | Network::V4(_) | Network::V6(_) => Verdict::forward(),
+        }
     }
 
     #[inline]
@@ -238,23 +269,25 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         if Self::SHARES && flow.uses_pools(meta, cx.frame()) {
             M::irrevocable(&mut cx.tx)?;
         }
-        if !flow.connection.flow(&meta.observation, &self.rules, cx) {
+        let mut is_valid = flow.connection.flow(&meta.observation, &self.rules, cx);
+        if !is_valid {
             let (judged, is_new) = self.judge(cx.now(), flow, meta);
             if is_new {
                 self.conclude_session(cx, flow, true)?;
                 let session = Session { tuple: meta.observation.tuple(), began: cx.now() };
                 flow.begin_anew(self.function.open(&session));
             }
-            let is_valid = judged.and_then(|outcome| outcome.carry_out(&flow.connection, cx)).is_ok();
+            is_valid = judged.and_then(|outcome| outcome.carry_out(&flow.connection, cx)).is_ok();
             if !is_valid && flow.is_one_sided(meta) {
                 // The other side's packets take another way. Nobody can say what is valid then.
                 cx.expire_after(self.rules.tcp.idle_unacknowledged);
-            } else if !is_valid {
-                Tallies::INVALID.count(cx, meta);
-                return Ok(flow.verdict());
+                is_valid = true;
             }
         }
-        if flow.listens() {
+        self.function.packet(&Hearing::new(cx.now(), cx.counts()), &mut flow.own, meta);
+        if !is_valid {
+            Tallies::INVALID.count(cx, meta);
+        } else if flow.listens() {
             return self.listen(cx, flow, meta);
         }
         Ok(flow.verdict())
@@ -278,7 +311,7 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
     fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let empty = PacketCounts::default();
         let tallies = Tallies::new(cx.counts().unwrap_or(&empty));
-        let alive = flows.alive().filter(|(_, flow)| !flow.is_closed());
+        let alive = flows.alive().filter(|(_, flow)| F::REPORTS_CLOSED || !flow.is_closed());
         let mut sessions = alive.map(|(key, flow)| (flow.as_opened(key), flow.own));
         let now = cx.now();
         let mut access = Access { shared: &cx.shared.shared, tx: &mut cx.tx };

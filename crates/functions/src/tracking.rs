@@ -392,6 +392,24 @@ impl Connection {
         }
     }
 
+    /// Returns true if it is a TCP connection whose handshake is not over.
+    #[must_use]
+    pub const fn is_opening(&self) -> bool {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => tracker.state().is_opening(),
+            Tracked::Udp(_) | Tracked::Icmp(_) | Tracked::Other(_) => false,
+        }
+    }
+
+    /// Returns true if the packet is the SYN or SYN-ACK with which its sender begins this connection, as far as the tracker believes.
+    #[must_use]
+    pub fn is_begun_by(&self, observation: &Observation) -> bool {
+        match (&self.tracked, &observation.event) {
+            (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.is_begun_by(segment, self.direction(observation)),
+            _ => false,
+        }
+    }
+
     /// Returns true if it is a TCP connection that both sides have closed, or one has reset.
     #[must_use]
     pub const fn is_over(&self) -> bool {

@@ -187,7 +187,7 @@ impl SharedStreamFunction for WebCache {
     type Shared<M: Memory> = Index<M>;
 
     const HOLDS: usize = HELD_MAX;
-    const DATAGRAMS: bool = false;
+    const HEARS_UDP: bool = false;
 
     const DESCRIPTION: Description = Description {
         name: "web-cache",

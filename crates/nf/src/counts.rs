@@ -22,7 +22,7 @@ pub struct PacketCounts(RefCell<Counted>);
 struct Counted {
     totals: Vec<Count>,
     /// The counts of the current attempt at a step, if steps may be attempted again.
-    attempt: Option<Vec<(u32, u32)>>,
+    attempt: Option<Vec<(u32, Count)>>,
 }
 
 /// The number of counts in one attempt that need no allocation.
@@ -49,10 +49,19 @@ impl PacketCounts {
     /// If there is no such counter.
     #[inline]
     pub fn count(&self, number: usize, bytes: u32) {
+        self.count_all(number, Count { packets: 1, bytes: bytes.into() });
+    }
+
+    /// Counts several packets under `number`.
+    ///
+    /// # Panics
+    /// If there is no such counter.
+    #[inline]
+    pub fn count_all(&self, number: usize, count: Count) {
         let Counted { totals, attempt } = &mut *self.0.borrow_mut();
         match attempt {
-            Some(attempt) => attempt.push((number as u32, bytes)),
-            None => totals[number].add(Count { packets: 1, bytes: bytes.into() }),
+            Some(attempt) => attempt.push((number as u32, count)),
+            None => totals[number].add(count),
         }
     }
 
@@ -68,8 +77,8 @@ impl PacketCounts {
     #[inline]
     pub fn commit(&self) {
         let Counted { totals, attempt } = &mut *self.0.borrow_mut();
-        for (number, bytes) in attempt.iter_mut().flat_map(|attempt| attempt.drain(..)) {
-            totals[number as usize].add(Count { packets: 1, bytes: bytes.into() });
+        for (number, count) in attempt.iter_mut().flat_map(|attempt| attempt.drain(..)) {
+            totals[number as usize].add(count);
         }
     }
 

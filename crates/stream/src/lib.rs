@@ -5,7 +5,8 @@
 //! blocks of a [`Pool`] until what is before it has come. Pools take their memory from a [`Budget`] that is fixed at the start.
 //!
 //! **Where bytes overlap** that have not been handed over yet, [`Policy`] decides which copy counts, as the receiver would. If the copies
-//! differ, that is a [deviation](Event::Deviation). Bytes that were handed over are not kept, so a later copy of them is not compared.
+//! differ, that is a [deviation](Event::Deviation). Bytes that were handed over are not kept: a later copy of them is told as it is
+//! ([`Event::Again`]), for callers that keep some.
 //!
 //! **A gap** is told, and never joined over: when the receiver has acknowledged bytes behind it ([`Side::acknowledged`]), when a limit is
 //! reached, or at the end. It is decided by packets alone, never by a clock.
@@ -44,4 +45,4 @@ mod side;
 pub use kept::Kept;
 pub use policy::Policy;
 pub use pool::{BLOCK_BYTES, Budget, Pool};
-pub use side::{Deviation, End, Event, Gap, Limits, Segment, Side, Taken};
+pub use side::{Again, Deviation, End, Event, Gap, Limits, Segment, Side, Taken};

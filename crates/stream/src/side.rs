@@ -27,8 +27,19 @@ pub enum Event<'a> {
     Gap(Gap),
     /// The next bytes came in two copies that differ.
     Deviation(Deviation),
-    /// The side has said all; nothing follows.
+    /// Bytes that came before.
+    Again(Again<'a>),
+    /// The side has said all; nothing new follows.
     End,
+}
+
+/// Bytes before the next one, sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again<'a> {
+    /// The offset of the first one in the stream.
+    pub offset: u64,
+    /// This copy of them. The stream has the first copy, or a gap.
+    pub bytes: &'a [u8],
 }
 
 /// Bytes that are missing in a stream.
@@ -197,7 +208,7 @@ impl Side {
         segment.syn && self.offset == 0 && self.first == NONE
     }
 
-    /// Takes a segment of this side.
+    /// Takes a segment of this side. Bytes that come [again](Event::Again) are told even after the end.
     #[inline]
     pub fn segment(
         &mut self,
@@ -207,10 +218,13 @@ impl Side {
         limits: &Limits,
         hear: &mut impl FnMut(Event<'_>) -> bool,
     ) -> Taken {
+        let seq = segment.seq.wrapping_add(u32::from(segment.syn));
         if self.flags & (ENDED | DEAF) != 0 {
+            if self.flags & DEAF == 0 && !self.hear_again(seq, segment.payload, hear) {
+                self.flags |= DEAF;
+            }
             return Taken::Ignored;
         }
-        let seq = segment.seq.wrapping_add(u32::from(segment.syn));
         if self.flags & KNOWN == 0 || self.begins_anew(segment) {
             self.next = seq;
             self.flags |= KNOWN;
@@ -226,6 +240,14 @@ impl Side {
             self.close(segment.missing, segment.fin, hear);
         }
         Taken::InOrder
+    }
+
+    /// Learns that its first byte has this number, from the SYN-ACK that answers its SYN. Nothing changes if bytes came already.
+    pub const fn begin_at(&mut self, seq: u32) {
+        if self.offset == 0 && self.first == NONE && self.flags & (FIN | DEAF) == 0 {
+            self.next = seq;
+            self.flags |= KNOWN;
+        }
     }
 
     /// Learns that the other side has acknowledged all before `ack`: gaps before it are not waited for any longer.
@@ -309,6 +331,16 @@ impl Side {
         self.next = self.next.wrapping_add(bytes.len() as u32);
         self.offset += bytes.len() as u64;
         hear(Event::Data(bytes))
+    }
+
+    /// Tells the bytes of a segment that come before the next one. Bytes before the first that was heard belong to no offset.
+    fn hear_again(&self, seq: u32, bytes: &[u8], hear: &mut impl FnMut(Event<'_>) -> bool) -> bool {
+        let behind = u64::try_from(self.next.wrapping_sub(seq) as i32).unwrap_or_default();
+        let unplaced = behind.saturating_sub(self.offset);
+        let old = &bytes[..bytes.len().min(behind as usize)];
+        let old = old.get(unplaced as usize..).unwrap_or_default();
+        let offset = self.offset.saturating_sub(behind);
+        old.is_empty() || hear(Event::Again(Again { offset, bytes: old }))
     }
 
     fn free_all(&mut self, blocks: &mut Blocks) {
@@ -399,6 +431,10 @@ impl<H: FnMut(Event<'_>) -> bool> Stream<'_, H> {
             early.bytes = &early.bytes[..early.bytes.len().min(room.max(0) as usize)];
         }
         if early.bytes.is_empty() {
+            return Taken::Ignored;
+        }
+        if !self.side.hear_again(early.seq, early.bytes, self.hear) {
+            self.let_go();
             return Taken::Ignored;
         }
         loop {
@@ -660,7 +696,9 @@ impl<H: FnMut(Event<'_>) -> bool> Stream<'_, H> {
         if self.side.flags & (FIN | ENDED | DEAF) == FIN && !after(self.side.fin, self.side.next) {
             self.side.flags |= ENDED;
             self.side.free_all(self.blocks);
-            (self.hear)(Event::End);
+            if !(self.hear)(Event::End) {
+                self.side.flags |= DEAF;
+            }
         }
     }
 

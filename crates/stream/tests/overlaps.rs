@@ -14,15 +14,22 @@ struct Heard {
     text: Vec<u8>,
     deviations: usize,
     ended: bool,
+    /// Where bytes came again, and whether as before.
+    again: Vec<(u64, bool)>,
 }
 
 impl Heard {
     fn hear(&mut self, event: Event<'_>) -> bool {
-        assert!(!self.ended, "{event:?} behind the end");
+        assert!(!self.ended || matches!(event, Event::Again(_)), "{event:?} behind the end");
         match event {
             Event::Data(bytes) => self.text.extend_from_slice(bytes),
             Event::Gap(gap) => self.text.extend(std::iter::repeat_n(b'.', gap.len as usize)),
             Event::Deviation(_) => self.deviations += 1,
+            Event::Again(again) => {
+                // Never bytes that were not told. They are equal unless copies differ.
+                let told = &self.text[again.offset as usize..][..again.bytes.len()];
+                self.again.push((again.offset, again.bytes == told));
+            }
             Event::End => self.ended = true,
         }
         true
@@ -31,6 +38,28 @@ impl Heard {
 
 fn segment(seq: u32, payload: &[u8]) -> Segment<'_> {
     Segment { seq, payload, missing: 0, syn: false, fin: false }
+}
+
+/// Bytes before the next are told with their offset, also behind the end; those before the first byte that was heard have none.
+#[test]
+fn bytes_that_come_again_are_told_at_their_place() {
+    let pool = Pool::new(&Budget::new(1 << 20));
+    let (mut side, mut heard) = (Side::default(), Heard::default());
+    let steps: &[(u32, &[u8], bool)] = &[
+        (100, b"attack", false),
+        (98, b"xxatt", false),
+        (102, b"tACKed", false),
+        (0, b"far away", false),
+        (108, b"", true),
+        (106, b"edible", false),
+        (u32::MAX - 3, b"far away", false),
+    ];
+    for (seq, payload, fin) in steps {
+        let segment = Segment { fin: *fin, ..segment(*seq, payload) };
+        side.segment(&segment, &pool, Policy::Linux, &Limits::default(), &mut |event| heard.hear(event));
+    }
+    assert_eq!((heard.text.as_slice(), heard.ended), (&b"attacked"[..], true));
+    assert_eq!(heard.again, [(0, true), (2, false), (6, true)]);
 }
 
 /// The step tables of overlap cases: after each step, the stream is what the target's would be, gaps marked by dots.
@@ -175,6 +204,7 @@ proptest! {
         }
         prop_assert_eq!(&heard.text, &bytes);
         prop_assert!(heard.ended && heard.deviations == 0);
+        prop_assert!(heard.again.iter().all(|(_, is_equal)| *is_equal));
         prop_assert_eq!(pool.used(), 0);
     }
 
@@ -196,11 +226,11 @@ proptest! {
         let (mut told, mut heard, mut ended) = (0u64, 0usize, false);
         let mut hear = |event: Event<'_>| {
             heard += 1;
-            assert!(!ended && deaf_after.is_none_or(|most| heard <= most + 1));
+            assert!((!ended || matches!(event, Event::Again(_))) && deaf_after.is_none_or(|most| heard <= most + 1));
             match event {
                 Event::Data(bytes) => told += bytes.len() as u64,
                 Event::Gap(gap) => told += u64::from(gap.len),
-                Event::Deviation(_) => {}
+                Event::Deviation(_) | Event::Again(_) => {}
                 Event::End => ended = true,
             }
             deaf_after.is_none_or(|most| heard <= most)

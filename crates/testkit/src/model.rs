@@ -2,14 +2,12 @@
 //! They use no engine and no contract, and never forget anything. If a full table matters, the model includes it.
 
 mod anti_ddos;
-mod app_classifier;
 mod asset_monitor;
 mod bridge;
 mod conntrack;
 mod ddos;
 mod dns_tunnel;
 mod firewall;
-mod flow_buffer;
 mod heavy_hitter;
 mod load_balancer;
 mod policer;
@@ -30,14 +28,12 @@ use crate::Driver;
 use crate::Frames;
 
 pub use anti_ddos::AntiDdosModel;
-pub use app_classifier::{AppClassifierModel, Told};
 pub use asset_monitor::{AssetMonitorModel, KnownHost, KnownSession, TellService, TellSystem};
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;
 pub use dns_tunnel::DnsTunnelModel;
 pub use firewall::FirewallModel;
-pub use flow_buffer::FlowBufferModel;
 pub use heavy_hitter::HeavyHitterModel;
 pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};

@@ -32,13 +32,13 @@ struct HostEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ServiceEntry {
-    class: u8,
+    class: u16,
     index: u32,
     last: Nanos,
 }
 
 /// The services of a host: transport protocol and port, and application protocol.
-pub(super) type Services = BTreeMap<(u8, u16), u8>;
+pub(super) type Services = BTreeMap<(u8, u16), u16>;
 
 /// Hosts with their services, by address.
 pub(super) type Hosts = BTreeMap<IpAddr, (Asset, Services)>;
@@ -79,8 +79,8 @@ packet::words! {
         let asset = Asset { told, services: services as u32, first: Nanos(first), last: Nanos(last) };
         Self { asset, index: (small >> 16) as u32 }
     };
-    ServiceEntry: [2], entry => [u64::from(entry.index) << 8 | u64::from(entry.class), entry.last.0],
-        words => Self { class: words[0] as u8, index: (words[0] >> 8) as u32, last: Nanos(words[1]) };
+    ServiceEntry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.class), entry.last.0],
+        words => Self { class: words[0] as u16, index: (words[0] >> 16) as u32, last: Nanos(words[1]) };
 }
 
 /// The shared state.
@@ -182,7 +182,7 @@ impl<M: Memory> Assets<M> {
         now: Nanos,
         place: Endpoint,
         protocol: u8,
-        class: u8,
+        class: u16,
     ) -> Step<bool, M> {
         let name = service_name(place, protocol);
         let (class, index, last, is_new) = match self.services.get(tx, &name)? {

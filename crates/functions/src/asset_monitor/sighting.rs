@@ -4,7 +4,6 @@ use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{Endpoint, FiveTuple, Host, protocol};
 
 use super::systems::System;
-use crate::app_classifier::{Classifier, Signatures};
 
 /// The metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +23,8 @@ pub(super) enum Look {
     Asks(System),
     /// A SYN+ACK, and the system that it looks like.
     Grants(System),
-    /// A payload, and the number of its protocol in the list of `Signatures`, counted from 1; 0 if unknown.
-    Speaks(u8),
+    /// A payload, and the number of its protocol in `Signatures`, counted from 1; 0 if unknown.
+    Speaks(u16),
 }
 
 impl Sighting {
@@ -66,7 +65,7 @@ impl Meta for Sighting {
     type Key = FiveTuple;
 
     /// Address family and look in one byte; the tuple; the length; the value of the look.
-    const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 1;
+    const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 2;
     const TELLS_SOURCE: bool = true;
 
     #[inline]
@@ -82,12 +81,12 @@ impl Meta for Sighting {
     fn write(&self, record: &mut [u8]) {
         let (look, value) = match self.look {
             Look::Quiet => (0, 0),
-            Look::Asks(system) => (1, system as u8),
-            Look::Grants(system) => (2, system as u8),
+            Look::Asks(system) => (1, system as u16),
+            Look::Grants(system) => (2, system as u16),
             Look::Speaks(service) => (3, service),
         };
         let bits = family_of(self.tuple.source().address) | look << LOOK_SHIFT;
-        RecordWriter::new(record).u8(bits).ends(&self.tuple).u32(self.bytes).u8(value).end();
+        RecordWriter::new(record).u8(bits).ends(&self.tuple).u32(self.bytes).u16(value).end();
     }
 
     #[inline]
@@ -96,11 +95,13 @@ impl Meta for Sighting {
         let bits = fields.u8()?;
         let (tuple, bytes) = (fields.ends(bits & IPV6 != 0)?, fields.u32()?);
         let is_tcp = tuple.protocol() == protocol::TCP;
-        let look = match (bits >> LOOK_SHIFT, fields.u8()?) {
+        let value = fields.u16()?;
+        let system = || u8::try_from(value).ok().and_then(System::from_number);
+        let look = match (bits >> LOOK_SHIFT, value) {
             (0, 0) => Look::Quiet,
-            (1, system) if is_tcp => Look::Asks(System::from_number(system)?),
-            (2, system) if is_tcp => Look::Grants(System::from_number(system)?),
-            (3, service) if usize::from(service) <= Signatures::APPLICATIONS.len() => Look::Speaks(service),
+            (1, _) if is_tcp => Look::Asks(system()?),
+            (2, _) if is_tcp => Look::Grants(system()?),
+            (3, service) => Look::Speaks(service),
             _ => return None,
         };
         fields.end()?;

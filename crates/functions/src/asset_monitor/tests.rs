@@ -34,15 +34,16 @@ impl Bench {
         assert_eq!(verdict, Verdict::FORWARD);
     }
 
-    fn told(&self) -> ([Option<System>; 2], Option<(u8, &'static str)>) {
+    fn told(&self) -> ([Option<System>; 2], Option<(u8, &str)>) {
         let (assets, service) = self.session.told();
-        (assets.map(|asset| asset.map(|asset| asset.told.system)), service)
+        let named = service.map(|(server, service)| (server, self.function.service_name(service)));
+        (assets.map(|asset| asset.map(|asset| asset.told.system)), named)
     }
 }
 
 fn ssh() -> Look {
-    let number = Signatures::APPLICATIONS.iter().position(|label| label.name == "ssh").expect("it is known");
-    Look::Speaks(number as u8 + 1)
+    let Protocol(number) = Signatures::shared().find("ssh").expect("it is known");
+    Look::Speaks(number + 1)
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn silence_is_forgotten_and_makes_room() {
 fn records_of_no_packet_are_refused() {
     let tuple = FiveTuple::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 2, 1, protocol::TCP);
     let mut record = [0; Sighting::RECORD_BYTES];
-    for look in [Look::Quiet, Look::Asks(System::Scanner), Look::Grants(System::Linux), Look::Speaks(0), ssh()] {
+    for look in [Look::Quiet, Look::Asks(System::Scanner), Look::Speaks(0), ssh(), Look::Grants(System::Linux)] {
         let sighting = Sighting::new(tuple, 1_500, look);
         sighting.write(&mut record);
         assert_eq!(Sighting::read(&record), Some(sighting));

@@ -4,12 +4,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use nf::{ConfigKey, Sizing};
-use packet::Nanos;
+use nf::ConfigKey;
 use serde::Deserialize;
 
-use super::segment::HEAD_MAX;
-use crate::config::{Count, FlowCount, Pattern, Timeout};
+use super::side::HEAD_MAX;
+use crate::config::{Count, Pattern};
+use crate::streams::{STREAM_KEYS, StreamConfig, StreamKeys};
+use crate::tracking::rules::join_keys;
 
 /// The configuration of [`FlowBuffer`](super::FlowBuffer).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -24,11 +25,8 @@ struct Fields {
     patterns: Vec<Pattern<HEAD_MAX>>,
     block: bool,
     drop_contradictions: bool,
-    idle_timeout: Timeout,
-    remember: Timeout,
-    flows: FlowCount,
-    flows_v6: FlowCount,
     top: Count<0, 10_000>,
+    streams: StreamConfig,
 }
 
 impl Default for Fields {
@@ -38,11 +36,8 @@ impl Default for Fields {
             patterns: Vec::new(),
             block: true,
             drop_contradictions: false,
-            idle_timeout: Timeout::from_secs(300),
-            remember: Timeout::from_secs(86_400),
-            flows: FlowCount::new(262_144),
-            flows_v6: FlowCount::new(32_768),
             top: Count::new(10),
+            streams: StreamConfig::default(),
         }
     }
 }
@@ -71,10 +66,11 @@ impl Config {
         self.0.bytes.get() as usize
     }
 
-    /// Returns the number of the first pattern that matches, counted from 1; 0 for none.
+    /// Returns the number of the shortest pattern that matches, counted from 1; 0 for none. It is complete before all others, however the
+    /// bytes were cut.
     pub(super) fn matching(&self, head: &[u8]) -> u8 {
-        let at = self.0.patterns.iter().position(|pattern| head.starts_with(&pattern.bytes));
-        at.map_or(0, |at| at as u8 + 1)
+        let fits = self.0.patterns.iter().enumerate().filter(|(_, pattern)| head.starts_with(&pattern.bytes));
+        fits.min_by_key(|(_, pattern)| pattern.bytes.len()).map_or(0, |(at, _)| at as u8 + 1)
     }
 
     /// Returns the text of the pattern with this number.
@@ -95,17 +91,9 @@ impl Config {
         (self.0.patterns.is_empty() || !self.0.block) && !self.0.drop_contradictions
     }
 
-    pub(super) const fn idle(&self) -> Nanos {
-        self.0.idle_timeout.nanos()
-    }
-
-    /// Time after its last segment for which a session with a pattern stays in the report.
-    pub(super) fn remembered(&self) -> Nanos {
-        self.0.remember.nanos().max(self.idle())
-    }
-
-    pub(super) const fn sizing(&self) -> Sizing {
-        Sizing { flows: self.0.flows.get() as usize, flows_v6: self.0.flows_v6.get() as usize }
+    /// The settings of reassembly. Where contradictions are dropped, the receiver gets first copies alone, so those count.
+    pub(super) fn streams(&self) -> StreamConfig {
+        if self.0.drop_contradictions { self.0.streams.taking_first() } else { self.0.streams }
     }
 
     pub(super) const fn top(&self) -> usize {
@@ -117,7 +105,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
-pub(super) const KEYS: &[ConfigKey] = &[
+const OWN_KEYS: [ConfigKey; 5] = [
     key("bytes", "64", "number of bytes to keep of each side; 1 to 64"),
     key(
         "patterns",
@@ -126,12 +114,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key("block", "true", "drop sessions with a pattern; if false, they are only reported"),
     key("drop_contradictions", "false", "drop segments that contradict earlier bytes"),
-    key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("remember", "86400", "seconds of silence after which a session with a pattern leaves the report"),
-    key("flows", "262144", "maximum number of IPv4 sessions"),
-    key("flows_v6", "32768", "maximum number of IPv6 sessions"),
     key("top", "10", "number of sessions in the report; 0 to 10000"),
 ];
+
+pub(super) const KEYS: [ConfigKey; OWN_KEYS.len() + size_of::<StreamKeys>() / size_of::<ConfigKey>()] =
+    join_keys(&OWN_KEYS, &STREAM_KEYS);
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +133,12 @@ mod tests {
         assert_eq!(of(b"GET / HTTP/1.1"), "GET ");
         assert_eq!(of(&[0x16, 3, 1, 2]), "hex:16 0301");
         assert_eq!((of(b"GET"), of(&[]), of(&[0x16, 3])), ("-".into(), "-".into(), "-".into()));
+    }
+
+    #[test]
+    fn the_pattern_that_is_complete_first_matches() {
+        let config: Config = toml::from_str("patterns = [\"GET /\", \"GET \", \"GE\"]").unwrap();
+        assert_eq!(["GET /x", "GET", "G"].map(|head| config.name(config.matching(head.as_bytes()))), ["GE", "GE", "-"]);
     }
 
     #[test]

@@ -1,128 +1,68 @@
-//! One side of a session: its first bytes, reassembled from segments in any order.
+//! One side of a session: its first bytes.
 
-use packet::TcpFlags;
+/// Maximum number of bytes kept of each side.
+pub const HEAD_MAX: usize = 64;
 
-use super::segment::{HEAD_MAX, Segment};
-
-/// The state of one side.
+/// The first bytes of a side, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// One bit for each byte that is known.
-    known: u64,
     bytes: [u8; HEAD_MAX],
-    /// The sequence number of the first byte.
-    start: u32,
-    /// Sequence number after the SYN's payload.
-    opened: u32,
-    /// Sequence number after everything that it has sent.
+    len: u8,
+    /// The offset of the next byte in the stream; stops at its maximum.
     next: u32,
-    /// Total number of bytes that the side sends, if known and not more than are stored.
-    total: Option<u8>,
-    /// It has sent a segment, so the sequence number of its first byte is known.
-    begun: bool,
-    /// The other side has acknowledged the SYN.
-    answered: bool,
+    /// Bytes are missing behind those that are kept.
+    is_cut: bool,
     ended: bool,
 }
 
-// A bit for each byte.
-const _: () = assert!(HEAD_MAX == u64::BITS as usize);
-
 impl Default for Side {
     fn default() -> Self {
-        Self {
-            known: 0,
-            bytes: [0; HEAD_MAX],
-            start: 0,
-            opened: 0,
-            next: 0,
-            total: None,
-            begun: false,
-            answered: false,
-            ended: false,
-        }
+        Self { bytes: [0; HEAD_MAX], len: 0, next: 0, is_cut: false, ended: false }
     }
 }
 
 impl Side {
-    /// Creates a side with this sequence number of its first byte.
-    pub(super) fn beginning_at(start: u32) -> Self {
-        Self { start, opened: start, next: start, begun: true, answered: true, ..Self::default() }
-    }
-
-    /// The bytes from the first one on, up to the first gap.
+    /// The first bytes, up to the first gap.
     #[inline]
     pub(super) fn head(&self) -> &[u8] {
-        &self.bytes[..self.known.trailing_ones() as usize]
+        &self.bytes[..usize::from(self.len)]
     }
 
-    /// Returns true if all of the first `len` bytes are known, or all that the side sends.
-    pub(super) const fn is_whole(&self, len: usize) -> bool {
-        let wanted = match self.total {
-            Some(total) if (total as usize) < len => total as usize,
-            Some(_) | None => len,
-        };
-        self.known.trailing_ones() as usize >= wanted
+    /// Takes the next bytes, and keeps those within the first `most`. Returns true if it keeps any.
+    pub(super) fn add(&mut self, bytes: &[u8], most: usize) -> bool {
+        self.next = self.next.saturating_add(bytes.len() as u32);
+        let len = usize::from(self.len);
+        let kept = if self.is_cut { 0 } else { bytes.len().min(most - len) };
+        self.bytes[len..][..kept].copy_from_slice(&bytes[..kept]);
+        self.len += kept as u8;
+        kept > 0
     }
 
-    pub(super) const fn has_ended(&self) -> bool {
-        self.ended
+    /// Takes note that the next `len` bytes are missing.
+    pub(super) const fn skip(&mut self, len: u32) {
+        self.next = self.next.saturating_add(len);
+        self.is_cut = true;
     }
 
-    /// Returns true if its first byte has this number, or it has sent nothing yet.
-    pub(super) const fn may_begin_at(&self, start: u32) -> bool {
-        !self.begun || self.start == start
+    /// Takes note that nothing follows.
+    pub(super) const fn end(&mut self) {
+        self.ended = true;
     }
 
-    /// Returns true if `ack` acknowledges its SYN, or it has sent nothing yet.
-    pub(super) const fn may_be_answered_by(&self, ack: u32) -> bool {
-        !self.begun || ack.wrapping_sub(self.start) <= self.opened.wrapping_sub(self.start)
+    /// Returns true if it has kept the first `most` bytes, or all that the side said.
+    pub(super) const fn is_whole(&self, most: usize) -> bool {
+        self.len as usize == most || (self.ended && !self.is_cut)
     }
 
-    /// Notes that the other side acknowledged its SYN.
-    pub(super) fn answer(&mut self) {
-        self.answered |= self.begun;
+    /// Returns true if a place so far ahead of the next byte is among the first `most` bytes.
+    pub(super) const fn is_early(&self, ahead: u32, most: usize) -> bool {
+        (self.next.saturating_add(ahead) as usize) < most
     }
 
-    /// Forgets its SYN, so that the next one counts as the first; unless it was answered, or bytes are known.
-    pub(super) fn ask_again(&mut self) {
-        if !self.answered && self.known == 0 {
-            *self = Self::default();
-        }
-    }
-
-    /// Returns true if a reset with this number is in sequence.
-    pub(super) const fn may_reset_at(&self, seq: u32) -> bool {
-        !self.begun || self.next == seq
-    }
-
-    /// Stores the part of a segment within the first `len` bytes. Known bytes stay. Returns true if the segment has other bytes there.
-    pub(super) fn take(&mut self, segment: &Segment, len: usize) -> bool {
-        if !self.begun {
-            (self.begun, self.start) = (true, segment.seq());
-            (self.opened, self.next) = (segment.end(), segment.seq());
-        }
-        let next = segment.end().wrapping_add(segment.has(TcpFlags::FIN).into());
-        if next.wrapping_sub(self.next).cast_signed() > 0 {
-            self.next = next;
-        }
-        // Sequence numbers wrap: a distance above half of the space is negative.
-        let offset = i64::from(segment.seq().wrapping_sub(self.start).cast_signed());
-        let mut contradicts = false;
-        for (at, byte) in (offset..).zip(segment.bytes()) {
-            let Some(at) = usize::try_from(at).ok().filter(|at| *at < len) else { continue };
-            if self.known >> at & 1 == 1 {
-                contradicts |= self.bytes[at] != *byte;
-            } else {
-                self.known |= 1 << at;
-                self.bytes[at] = *byte;
-            }
-        }
-        if segment.has(TcpFlags::FIN) {
-            self.ended = true;
-            let end = u8::try_from(offset + i64::from(segment.len())).ok().filter(|end| usize::from(*end) <= len);
-            self.total = self.total.or(end);
-        }
-        contradicts
+    /// Returns true if bytes at an offset differ from those that are kept.
+    pub(super) fn contradicts(&self, offset: u64, bytes: &[u8]) -> bool {
+        let kept = usize::try_from(offset).ok().and_then(|offset| self.head().get(offset..)).unwrap_or_default();
+        let overlap = kept.len().min(bytes.len());
+        kept[..overlap] != bytes[..overlap]
     }
 }

@@ -84,7 +84,7 @@ impl Config {
     }
 }
 
-pub(super) const KEYS: [ConfigKey; 2 + size_of::<StreamKeys>() / size_of::<ConfigKey>()] = join_keys(
+pub(crate) const KEYS: [ConfigKey; 2 + size_of::<StreamKeys>() / size_of::<ConfigKey>()] = join_keys(
     &[
         ConfigKey {
             name: "drop",

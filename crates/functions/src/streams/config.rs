@@ -69,6 +69,12 @@ impl StreamConfig {
         Self { overlap, ..Self::default() }
     }
 
+    /// The same, but the first copy counts where segments overlap.
+    #[must_use]
+    pub(crate) const fn taking_first(self) -> Self {
+        Self { overlap: Overlap::First, ..self }
+    }
+
     pub(super) const fn policy(&self) -> Policy {
         match self.overlap {
             Overlap::Linux => Policy::Linux,

@@ -1,9 +1,9 @@
 //! A session: its connection, both streams, and the function's state.
 
 use memory::Memory;
-use nf::{Context, Flow, PortId, Reason, Reply, Step, Verdict};
+use nf::{Context, Flow, PacketCounts, PortId, Reason, Reply, Step, Verdict};
 use packet::{FiveTuple, Nanos};
-use stream::{Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
+use stream::{Again, Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
 
 use super::hearing::{Hearing, Said, Sentence, Tallies, Wishes};
 use super::keeper::Keeper;
@@ -70,6 +70,13 @@ impl<F: Flow> Conversation<F> {
         self.is_closed = false;
     }
 
+    /// The context of a call about it.
+    const fn hearing<'a>(&self, now: Nanos, counts: Option<&'a PacketCounts>) -> Hearing<'a> {
+        let mut cx = Hearing::new(now, counts);
+        (cx.wishes.enough, cx.wishes.sentence) = (self.deaf, self.sentence);
+        cx
+    }
+
     /// True if the function wants to hear more of it.
     #[inline]
     pub(super) const fn listens(&self) -> bool {
@@ -124,7 +131,8 @@ impl<F: Flow> Conversation<F> {
     }
 
     /// The five-tuple as the opener sent it. `key` is the symmetric one.
-    pub(super) const fn as_opened(&self, key: FiveTuple) -> FiveTuple {
+    #[must_use]
+    pub const fn as_opened(&self, key: FiveTuple) -> FiveTuple {
         if self.connection.opener_first() { key } else { key.reversed() }
     }
 }
@@ -163,12 +171,16 @@ impl<F: SharedStreamFunction> Streams<F> {
     ) -> Step<Verdict, M> {
         let Common { pools, shared } = cx.shared;
         let (frame, from) = (cx.frame(), flow.connection.direction(&meta.observation));
-        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
         let heard = segment(meta, frame);
+        if heard.is_some_and(|segment| segment.syn) && !flow.connection.is_begun_by(&meta.observation) {
+            // A stray one tells of no bytes, neither of its sender's nor of the other side's.
+            return Ok(flow.verdict());
+        }
+        let hearing = flow.hearing(cx.now(), cx.counts());
         let mut again = None;
         let Conversation { sides, own, kept, .. } = flow;
         let mut call = Call {
-            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+            cx: hearing,
             access: Access { shared, tx: &mut cx.tx },
             own,
             keeper: Keeper::new(&pools.kept, kept),
@@ -176,8 +188,11 @@ impl<F: SharedStreamFunction> Streams<F> {
         };
         match &meta.observation.event {
             Event::Tcp(tcp) => {
+                let other = opposite(from);
+                if tcp.event() == tcp::Event::SynAck {
+                    sides[other as usize].begin_at(tcp.ack());
+                }
                 if tcp.has_ack() {
-                    let other = opposite(from);
                     let hear = &mut |heard: Heard<'_>| self.tell(&mut call, other, heard);
                     sides[other as usize].acknowledged(tcp.ack(), &pools.early, hear);
                     call.cx.port = None;
@@ -222,12 +237,13 @@ impl<F: SharedStreamFunction> Streams<F> {
             (Some(port), None) => Some(port),
             (None, _) => again.and_then(|segment| flow.way_of(from, &segment)),
         };
-        if meta.is_segment() && flow.connection.is_over() {
+        if meta.is_tcp() && flow.connection.is_over() {
             self.conclude_session(cx, flow, true)?;
         }
-        Ok(match (flow.verdict(), port) {
-            (Verdict::Forward(_), Some(port)) => Verdict::Forward(port),
-            (verdict, _) => verdict,
+        Ok(match (flow.verdict(), wishes.refused, port) {
+            (Verdict::Forward(_), Some(reason), _) => Verdict::Drop(Reason::own(reason)),
+            (Verdict::Forward(_), None, Some(port)) => Verdict::Forward(port),
+            (verdict, ..) => verdict,
         })
     }
 
@@ -249,6 +265,10 @@ impl<F: SharedStreamFunction> Streams<F> {
                 Said::Deviation(from, deviation)
             }
             Heard::End => Said::End(from),
+            Heard::Again(Again { offset, bytes }) => {
+                self.function.hear_again(&mut call.cx, call.own, from, offset, bytes);
+                return !call.cx.wishes.enough[from as usize];
+            }
         };
         if call.cx.wishes.enough[from as usize] || call.conflict.is_some() {
             return false;
@@ -296,30 +316,23 @@ impl<F: SharedStreamFunction> Streams<F> {
             return Ok(());
         }
         let Common { pools, shared } = cx.shared;
-        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let hearing = flow.hearing(cx.now(), cx.counts());
         let Conversation { sides, own, kept, .. } = flow;
-        let mut call = Call {
-            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+        let call = Call {
+            cx: hearing,
             access: Access { shared, tx: &mut cx.tx },
             own,
             keeper: Keeper::new(&pools.kept, kept),
             conflict: None,
         };
-        for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
+        flow.sentence = self.finish(call, sides, |side, mut hear| {
             if is_heard {
-                side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
+                side.end(&pools.early, &mut hear);
             }
             side.let_go(&pools.early);
-            call.keeper.close(from);
-        }
-        if let Some(conflict) = call.conflict {
-            return Err(conflict);
-        }
-        self.close(&mut call.cx, call.own, &call.keeper);
-        call.cx.tally(Tallies::CLOSED, 0);
-        let sentence = call.cx.wishes.sentence;
-        kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));
-        (flow.is_closed, flow.sentence) = (true, sentence);
+        })?;
+        flow.kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));
+        flow.is_closed = true;
         Ok(())
     }
 
@@ -333,19 +346,32 @@ impl<F: SharedStreamFunction> Streams<F> {
             return Ok(());
         }
         let Common { pools, shared } = cx.shared;
-        let wishes = Wishes { enough: flow.deaf, sentence: flow.sentence };
+        let hearing = flow.hearing(cx.now(), cx.counts());
         let Conversation { sides, own, kept, .. } = flow;
-        let mut call = Call {
-            cx: Hearing::new(cx.now(), cx.counts(), wishes),
+        let call = Call {
+            cx: hearing,
             access: Access { shared, tx: &mut cx.tx },
             own,
             keeper: Keeper::looking_ahead(&pools.kept, kept),
             conflict: None,
         };
-        for (side, from) in sides.iter().zip(DIRECTIONS) {
+        self.finish(call, sides, |side, mut hear| {
             if !Self::SHARES {
-                side.look_ahead(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
+                side.look_ahead(&pools.early, &mut hear);
             }
+        })?;
+        Ok(())
+    }
+
+    /// Tells the function what is left of both sides, by `end`, and closes the session. Returns the fate of its packets.
+    fn finish<M: Memory>(
+        &self,
+        mut call: Call<'_, '_, '_, '_, F, M>,
+        sides: &mut [Side; 2],
+        mut end: impl FnMut(&mut Side, &mut dyn FnMut(Heard<'_>) -> bool),
+    ) -> Step<Sentence, M> {
+        for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
+            end(side, &mut |heard| self.tell(&mut call, from, heard));
             call.keeper.close(from);
         }
         if let Some(conflict) = call.conflict {
@@ -353,7 +379,7 @@ impl<F: SharedStreamFunction> Streams<F> {
         }
         self.close(&mut call.cx, call.own, &call.keeper);
         call.cx.tally(Tallies::CLOSED, 0);
-        Ok(())
+        Ok(call.cx.wishes.sentence)
     }
 
     /// Calls the function at the end of a session.

@@ -62,26 +62,34 @@ pub struct Beginning<'a> {
 }
 
 /// The requests of a function for a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wishes {
     /// By direction: nothing more is wanted.
     pub(super) enough: [bool; 2],
     pub(super) sentence: Sentence,
+    /// This packet alone is dropped, for this reason of the function's.
+    pub(super) refused: Option<u8>,
 }
 
 /// The fate of the packets of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sentence {
-    #[default]
     Forward,
     Drop(u8),
     Reset,
 }
 
+impl Wishes {
+    const NONE: Self = Self { enough: [false; 2], sentence: Sentence::Forward, refused: None };
+}
+
+impl Beginning<'_> {
+    const NOTHING: Self = Self { bytes: &[], is_complete: false };
+}
+
 impl<'a> Hearing<'a> {
-    pub(super) const fn new(now: Nanos, counts: Option<&'a PacketCounts>, wishes: Wishes) -> Self {
-        let beginnings = [Beginning { bytes: &[], is_complete: false }; 2];
-        Self { now, counts, wishes, beginnings, held: 0, hold: 0, port: None }
+    pub(super) const fn new(now: Nanos, counts: Option<&'a PacketCounts>) -> Self {
+        Self { now, counts, wishes: Wishes::NONE, beginnings: [Beginning::NOTHING; 2], held: 0, hold: 0, port: None }
     }
 
     /// Creates a context with the beginnings of both sides.
@@ -133,12 +141,17 @@ impl<'a> Hearing<'a> {
 
     /// Drops this packet and all further ones of the session, for one of the function's own drop reasons, by its number.
     pub const fn drop(&mut self, reason: u8) {
-        self.wishes = Wishes { enough: [true; 2], sentence: Sentence::Drop(reason) };
+        (self.wishes.enough, self.wishes.sentence) = ([true; 2], Sentence::Drop(reason));
     }
 
     /// Answers this packet and all further ones of the session with a TCP reset, and drops them. A session of UDP is dropped.
     pub const fn reset(&mut self) {
-        self.wishes = Wishes { enough: [true; 2], sentence: Sentence::Reset };
+        (self.wishes.enough, self.wishes.sentence) = ([true; 2], Sentence::Reset);
+    }
+
+    /// Drops this packet alone, for one of the function's own drop reasons, by its number. The session goes on.
+    pub const fn drop_packet(&mut self, reason: u8) {
+        self.wishes.refused = Some(reason);
     }
 
     /// Counts one under one of the function's own counters, with a number of bytes.
@@ -147,6 +160,14 @@ impl<'a> Hearing<'a> {
     /// If there is no such counter.
     pub fn count(&self, number: usize, bytes: u32) {
         self.counts.into_iter().for_each(|counts| counts.count(Tallies::OWN + number, bytes));
+    }
+
+    /// Counts several under one of the function's own counters.
+    ///
+    /// # Panics
+    /// If there is no such counter.
+    pub fn count_all(&self, number: usize, count: Count) {
+        self.counts.into_iter().for_each(|counts| counts.count_all(Tallies::OWN + number, count));
     }
 
     /// Counts one of the counters of reassembly.
@@ -159,7 +180,7 @@ impl<'a> Hearing<'a> {
 impl Hearing<'_> {
     /// A context for a call in a test.
     pub(crate) fn in_test(now: Nanos) -> Self {
-        Self::new(now, None, Wishes::default())
+        Self::new(now, None)
     }
 
     /// What the call has asked for.

@@ -34,17 +34,25 @@ impl Portion {
         (captured, self.len - captured.len() as u32)
     }
 
+    /// True if it is a segment of TCP.
+    #[inline]
+    #[must_use]
+    pub const fn is_tcp(&self) -> bool {
+        matches!(self.observation.event, Event::Tcp(_))
+    }
+
+    /// The packet on the wire, in bytes: headers and payload, without padding behind them.
+    #[inline]
+    #[must_use]
+    pub const fn wire_len(&self) -> u32 {
+        self.len.saturating_add(self.offset as u32)
+    }
+
     /// Payload on the wire, in bytes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
-    }
-
-    /// True if it is a TCP segment.
-    #[inline]
-    pub(crate) const fn is_segment(&self) -> bool {
-        matches!(self.observation.event, Event::Tcp(_))
     }
 
     /// True if there is no payload.

@@ -6,7 +6,7 @@ use memory::Memory;
 use nf::{Description, Fingerprint, Flow, Reason, Report, Step, Verdict};
 use packet::{FiveTuple, Nanos};
 
-use super::{Hearing, Said, Session, StreamFunction, Tallies};
+use super::{Direction, Hearing, Portion, Said, Session, StreamFunction, Tallies};
 
 /// A function over streams whose sessions share state. It is written as a [`StreamFunction`] is; besides, it reaches what sessions share by
 /// an [`Access`], and passes conflicts on with `?`. A call may be repeated after a conflict, then with the session's state as it was before.
@@ -28,8 +28,16 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
     /// [`StreamFunction::HOLDS`]
     const HOLDS: usize = 0;
 
-    /// False if only sessions of TCP are heard; datagrams are then forwarded.
-    const DATAGRAMS: bool = true;
+    /// [`StreamFunction::HEARS_UDP`]
+    const HEARS_UDP: bool = true;
+
+    /// [`StreamFunction::REPORTS_CLOSED`]
+    const REPORTS_CLOSED: bool = false;
+
+    /// [`StreamFunction::drops`]
+    fn drops(&self) -> bool {
+        !Self::DESCRIPTION.drop_reasons.is_empty()
+    }
 
     /// [`StreamFunction::counters`]
     fn counters(&self) -> usize {
@@ -54,6 +62,13 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
 
     /// Opens a session.
     fn open(&self, session: &Session) -> Self::Flow;
+
+    /// [`StreamFunction::packet`]
+    fn packet(&self, _cx: &Hearing<'_>, _flow: &mut Self::Flow, _packet: &Portion) {}
+
+    /// [`StreamFunction::hear_again`]
+    fn hear_again(&self, _cx: &mut Hearing<'_>, _flow: &mut Self::Flow, _from: Direction, _offset: u64, _bytes: &[u8]) {
+    }
 
     /// Hears what happens in a session.
     ///
@@ -84,13 +99,12 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The verdict on a packet whose session found no room, so that it isn't heard. By default it is dropped if the function can drop some.
+    /// The verdict on a packet whose session found no room, so that it isn't heard. By default it is dropped if the function [drops](Self::drops) some.
     ///
     /// # Errors
     /// A conflict on shared state.
     fn orphan<M: Memory>(&self, _access: &mut Access<'_, '_, Self, M>) -> Step<Verdict, M> {
-        let drops = !Self::DESCRIPTION.drop_reasons.is_empty();
-        Ok(if drops { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
+        Ok(if self.drops() { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
     }
 }
 
@@ -110,6 +124,12 @@ impl<F: StreamFunction> SharedStreamFunction for F {
     const DESCRIPTION: Description = F::DESCRIPTION;
     const KEEPS: usize = F::KEEPS;
     const HOLDS: usize = F::HOLDS;
+    const HEARS_UDP: bool = F::HEARS_UDP;
+    const REPORTS_CLOSED: bool = F::REPORTS_CLOSED;
+
+    fn drops(&self) -> bool {
+        StreamFunction::drops(self)
+    }
 
     fn counters(&self) -> usize {
         StreamFunction::counters(self)
@@ -119,6 +139,15 @@ impl<F: StreamFunction> SharedStreamFunction for F {
 
     fn open(&self, session: &Session) -> F::Flow {
         StreamFunction::open(self, session)
+    }
+
+    #[inline]
+    fn packet(&self, cx: &Hearing<'_>, flow: &mut F::Flow, packet: &Portion) {
+        StreamFunction::packet(self, cx, flow, packet);
+    }
+
+    fn hear_again(&self, cx: &mut Hearing<'_>, flow: &mut F::Flow, from: Direction, offset: u64, bytes: &[u8]) {
+        StreamFunction::hear_again(self, cx, flow, from, offset, bytes);
     }
 
     #[inline]

@@ -224,6 +224,12 @@ impl Tracker {
         self.state
     }
 
+    /// Returns true if the connection is opening, and the side begins with this SYN or SYN-ACK. Others may be strays.
+    #[must_use]
+    pub fn is_begun_by(&self, segment: &Segment, direction: Direction) -> bool {
+        self.state.is_opening() && self.windows[direction as usize].end == segment.end()
+    }
+
     /// Returns true if data can flow in both directions.
     #[inline]
     #[must_use]

@@ -10,6 +10,7 @@ use port::{Batch, Received};
 
 use super::captures::{self, PART};
 use super::failure::{Failed, INTERRUPTED};
+use super::first::First;
 use super::signals;
 use crate::print::number::{self, count};
 use crate::print::output::{note, print, remark};
@@ -19,12 +20,10 @@ use crate::print::style::Style;
 mod recorder;
 mod row;
 mod sessions;
-mod shown;
 
 pub(super) use recorder::{Recorder, refuse_file};
 use row::{csv, jsonl, text};
 use sessions::{Session, Sessions};
-use shown::Shown;
 
 /// List the sessions in captures, one row for both directions
 ///
@@ -116,7 +115,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     drop(out);
     if args.format == Format::Text {
         let all = first.all();
-        print(&text(&first.into_sessions(), all, Style::stdout()))?;
+        print(&text(&first.take_rows(), all, Style::stdout()))?;
     }
     if other > 0 {
         remark(&format!("{} without a session: not IP, or malformed\n", counted(other)));
@@ -131,13 +130,16 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
 }
 
+/// The sessions of the table: those whose first packets are the earliest.
+type Shown = First<sessions::Order, Session>;
+
 /// Writes a session that has ended, or keeps it for the table.
 fn tell(out: &mut impl Write, format: Format, session: Session, first: &mut Shown) -> std::io::Result<()> {
     match format {
         Format::Csv => writeln!(out, "{}", csv(&session)),
         Format::Jsonl => writeln!(out, "{}", jsonl(&session)),
         Format::Text => {
-            first.add(session);
+            first.add(session.order(), session);
             Ok(())
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
 mod filter;
+mod first;
 mod flame;
 mod flows;
 mod folder;

@@ -2,11 +2,11 @@
 //! under every engine.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use engine::{EngineKind, Options};
-use functions::app_classifier::{Application, Classifier, Payload, Signatures};
 use functions::asset_monitor::{AssetMonitor, systems};
+use functions::identify::{DatagramState, Side, Signatures, look};
 use lab::conformance::{Plan, verify};
 use packet::{Headers, Nanos, TcpFlags, Transport};
 use port::Trace;
@@ -28,9 +28,11 @@ fn system(headers: &Headers) -> &'static str {
 }
 
 fn service(headers: &Headers, payload: &[u8]) -> Option<&'static str> {
-    let Application(number) = Signatures.classify(&Payload::of(headers, payload)?)?;
-    Some(Signatures::APPLICATIONS[usize::from(number)].name)
+    let found = look(&SIGNATURES, &mut DatagramState::default(), headers, payload, Side::Responder)?;
+    Some(SIGNATURES.name(found))
 }
+
+static SIGNATURES: LazyLock<Arc<Signatures>> = LazyLock::new(Signatures::shared);
 
 /// Few hosts that open sessions with each other, and speak.
 fn trace() -> impl Strategy<Value = Frames> {
@@ -91,6 +93,7 @@ proptest! {
             let known = model.session(&(low.address, low.port, high.address, high.port, key.protocol()));
             let known = known.expect("it is of the same packets");
             let (assets, server) = session.told();
+            let server = server.map(|(server, service)| (server, driver.function().service_name(service)));
             for (asset, host) in assets.iter().zip(&known.hosts) {
                 let asset = asset.map(|asset| {
                     (asset.told.system.name(), asset.told.evidence, asset.services, asset.first.0, asset.last.0)

@@ -47,6 +47,12 @@ impl State {
         Self::SynSent2,
     ];
 
+    /// Returns true if the handshake is not over.
+    #[must_use]
+    pub const fn is_opening(self) -> bool {
+        matches!(self, Self::None | Self::SynSent | Self::SynSent2 | Self::SynRecv)
+    }
+
     /// The state's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -30,7 +30,7 @@ pub(super) fn csv(session: &Session) -> String {
         bytes[0],
         bytes[1],
         session.state(),
-        session.application.unwrap_or("")
+        session.application.as_deref().unwrap_or("")
     )
 }
 
@@ -82,7 +82,7 @@ pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
             flags,
             back,
             session.state().to_owned(),
-            session.application.unwrap_or("-").to_owned(),
+            session.application.as_deref().unwrap_or("-").to_owned(),
         ];
         sheet.toned(cells.map(|cell| (cell, Tone::Plain)));
     }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
-use functions::app_classifier::{Application, Classifier, Payload, Signatures};
+use functions::identify::{DatagramState, Side, Signatures, look};
 use packet::{Endpoint, FiveTuple, Headers, Nanos, TcpFlags, Transport, protocol};
 use port::Packet;
 
@@ -22,12 +23,17 @@ pub(super) struct Session {
     pub(super) bytes: [u64; 2],
     /// All TCP flags seen from the source, and to it.
     pub(super) flags: [TcpFlags; 2],
-    pub(super) application: Option<&'static str>,
+    pub(super) application: Option<Box<str>>,
+    /// What earlier datagrams tell of it.
+    datagrams: DatagramState,
     /// Sequence number of the last SYN of each side.
     asked: [Option<u32>; 2],
     /// Packets with payload that were classified so far.
     words: u8,
 }
+
+/// What sessions are sorted by: first packet, both ends, protocol.
+pub(super) type Order = (Nanos, Endpoint, Endpoint, u8);
 
 /// Maximum number of packets with payload that are classified for a session.
 const WORDS_MAX: u8 = 8;
@@ -44,9 +50,14 @@ impl Session {
             bytes: [0; 2],
             flags: [TcpFlags::default(); 2],
             application: None,
+            datagrams: DatagramState::default(),
             asked: [None; 2],
             words: 0,
         }
+    }
+
+    pub(super) const fn order(&self) -> Order {
+        (self.first, self.source, self.destination, self.protocol)
     }
 
     fn is_over(&self) -> bool {
@@ -82,6 +93,7 @@ impl Session {
 
 /// The sessions that are open.
 pub(super) struct Sessions {
+    signatures: Arc<Signatures>,
     idle: Nanos,
     open: HashMap<FiveTuple, Session>,
     /// Next time at which idle sessions are removed.
@@ -90,7 +102,7 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(idle: Nanos) -> Self {
-        Self { idle, open: HashMap::new(), sweep: Nanos(0) }
+        Self { signatures: Signatures::shared(), idle, open: HashMap::new(), sweep: Nanos(0) }
     }
 
     /// Counts a packet, and moves sessions that ended before it to `ended`. Returns false if it is not IP, or malformed: it belongs to no
@@ -109,7 +121,7 @@ impl Sessions {
             // In the order of their first packets, so that the same capture gives the same rows.
             let mut silent: Vec<Session> =
                 self.open.extract_if(|_, session| session.last + idle <= now).map(|(_, session)| session).collect();
-            silent.sort_by_key(|session| (session.first, session.source, session.destination));
+            silent.sort_by_key(Session::order);
             ended.append(&mut silent);
         }
         let Some(tuple) = tuple_of(headers) else { return false };
@@ -140,14 +152,12 @@ impl Sessions {
         if let Some(tcp) = opens {
             session.asked[side] = Some(tcp.seq);
         }
-        if session.application.is_none()
-            && session.words < WORDS_MAX
-            && let Some(payload) = Payload::of(headers, headers.payload(bytes))
-        {
+        let payload = headers.payload(bytes);
+        if session.application.is_none() && session.words < WORDS_MAX && !payload.is_empty() {
             session.words += 1;
-            let found = Signatures.classify(&payload);
-            let label = found.and_then(|Application(number)| Signatures::APPLICATIONS.get(usize::from(number)));
-            session.application = label.map(|label| label.name);
+            let side = if side == 0 { Side::Initiator } else { Side::Responder };
+            let found = look(&self.signatures, &mut session.datagrams, headers, payload, side);
+            session.application = found.map(|protocol| self.signatures.name(protocol).into());
         }
         true
     }
@@ -155,7 +165,7 @@ impl Sessions {
     /// Moves all open sessions to `ended`.
     pub(super) fn finish(self, ended: &mut Vec<Session>) {
         let mut open: Vec<Session> = self.open.into_values().collect();
-        open.sort_by_key(|session| (session.first, session.source, session.destination));
+        open.sort_by_key(Session::order);
         ended.append(&mut open);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Format, write_line};
 use crate::cli::failure::Failed;
+use crate::cli::first::First;
 use crate::print::number::{count, iso};
 use crate::print::output::print;
 use crate::print::style::Style;
@@ -22,13 +23,11 @@ pub(super) struct List(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     format: Format,
-    /// Sessions in the table; 0 for all.
-    top: usize,
     begun: u32,
     ended: u64,
     open: HashMap<u32, Told>,
-    /// The rows of the table.
-    rows: Vec<Told>,
+    /// The rows of the table, by number.
+    rows: First<u32, Told>,
     /// The first error; nothing is written behind it.
     failure: Option<Failed>,
 }
@@ -49,8 +48,8 @@ struct Told {
 
 impl List {
     pub(super) fn new(format: Format, top: usize) -> Self {
-        let (open, rows) = (HashMap::new(), Vec::new());
-        Self(Arc::new(Mutex::new(Inner { format, top, begun: 0, ended: 0, open, rows, failure: None })))
+        let (open, rows) = (HashMap::new(), First::new(top));
+        Self(Arc::new(Mutex::new(Inner { format, begun: 0, ended: 0, open, rows, failure: None })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -67,11 +66,7 @@ impl List {
         self.check()?;
         let inner = &mut *self.lock();
         if inner.format == Format::Text {
-            inner.rows.sort_by_key(|told| told.number);
-            if inner.top > 0 {
-                inner.rows.truncate(inner.top);
-            }
-            print(&table(&inner.rows, inner.ended))?;
+            print(&table(&inner.rows.take_rows(), inner.ended))?;
         }
         Ok(inner.ended)
     }
@@ -114,14 +109,7 @@ impl Rows for List {
         let Some(told) = inner.open.remove(&number) else { return };
         inner.ended += 1;
         let line = match inner.format {
-            Format::Text => {
-                inner.rows.push(told);
-                if inner.top > 0 && inner.rows.len() > 2 * inner.top {
-                    inner.rows.sort_by_key(|told| told.number);
-                    inner.rows.truncate(inner.top);
-                }
-                return;
-            }
+            Format::Text => return inner.rows.add(told.number, told),
             Format::Csv if inner.ended == 1 => format!("{CSV_HEAD}\n{}", told.csv()),
             Format::Csv => told.csv(),
             Format::Jsonl => told.json().to_string(),

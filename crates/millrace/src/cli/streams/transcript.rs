@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Format;
 use crate::cli::failure::Failed;
+use crate::cli::first::First;
 use crate::print::number::{bytes, count, iso};
 use crate::print::output::print;
 use crate::print::style::Style;
@@ -34,13 +35,11 @@ pub(super) struct Transcripts(Arc<Mutex<Inner>>);
 struct Inner {
     output: Option<Output>,
     format: Format,
-    /// Sessions in the table; 0 for all.
-    top: usize,
     begun: u64,
     ended: u64,
     open: HashMap<u64, Transcript>,
     /// The rows of the table, by number.
-    rows: Vec<Transcript>,
+    rows: First<u64, Transcript>,
     /// The first error; nothing is written behind it.
     failure: Option<Failed>,
 }
@@ -70,8 +69,8 @@ const EVENTS_MAX: usize = 10_000;
 
 impl Transcripts {
     pub(super) fn new(output: Option<Output>, format: Format, top: usize) -> Self {
-        let (open, rows) = (HashMap::new(), Vec::new());
-        Self(Arc::new(Mutex::new(Inner { output, format, top, begun: 0, ended: 0, open, rows, failure: None })))
+        let (open, rows) = (HashMap::new(), First::new(top));
+        Self(Arc::new(Mutex::new(Inner { output, format, begun: 0, ended: 0, open, rows, failure: None })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -149,11 +148,7 @@ impl Transcripts {
             output.finish()?;
         }
         if inner.format == Format::Text {
-            inner.rows.sort_by_key(|transcript| transcript.number);
-            if inner.top > 0 {
-                inner.rows.truncate(inner.top);
-            }
-            print(&table(&inner.rows, inner.ended))?;
+            print(&table(&inner.rows.take_rows(), inner.ended))?;
         }
         Ok(inner.ended)
     }
@@ -166,11 +161,7 @@ impl Inner {
         }
         let line = match self.format {
             Format::Text => {
-                self.rows.push(transcript);
-                if self.top > 0 && self.rows.len() > 2 * self.top {
-                    self.rows.sort_by_key(|transcript| transcript.number);
-                    self.rows.truncate(self.top);
-                }
+                self.rows.add(transcript.number, transcript);
                 return Ok(());
             }
             Format::Csv if self.ended == 1 => format!("{CSV_HEAD}\n{}\n", transcript.csv()),
