@@ -187,6 +187,10 @@ impl<R: Rows> StreamFunction for Identify<R> {
         self.drops.len() + 1
     }
 
+    fn drops(&self) -> bool {
+        self.drops.contains(&true)
+    }
+
     fn open(&self, session: &Session) -> Identity {
         Identity {
             outer: None,

@@ -128,6 +128,10 @@ impl StreamFunction for StreamMatch {
         self.patterns.len()
     }
 
+    fn drops(&self) -> bool {
+        self.action != Action::Count
+    }
+
     fn open(&self, _: &Session) -> Matching {
         Matching { states: [self.start; 2], found: None }
     }

@@ -10,6 +10,7 @@ mod hearing;
 mod keeper;
 mod meta;
 
+use alloc::sync::Arc;
 use core::fmt::Debug;
 
 use memory::Memory;
@@ -18,8 +19,8 @@ use nf::{
     Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos};
-use stream::{Budget, Limits, Policy, Pool};
 pub use stream::{Deviation, End, Gap};
+use stream::{Limits, Policy, Pools, Storage};
 
 pub use self::config::{STREAM_KEYS, StreamConfig, StreamKeys};
 pub use self::conversation::Conversation;
@@ -50,6 +51,11 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
         0
     }
 
+    /// True if it may drop or reset sessions with this configuration. Packets of sessions without room are then dropped, else forwarded.
+    fn drops(&self) -> bool {
+        !Self::DESCRIPTION.drop_reasons.is_empty()
+    }
+
     /// Opens a session.
     fn open(&self, session: &Session) -> Self::Flow;
 
@@ -72,13 +78,6 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
 /// The most bytes of each side's beginning that can be kept.
 pub const BEGINNING_MAX: usize = 4096;
 
-/// The memory of the sessions of one table. Two pools, since one of them is locked while the function hears early segments.
-#[derive(Debug)]
-pub struct Pools {
-    early: Pool,
-    kept: Pool,
-}
-
 /// A session as it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -95,8 +94,8 @@ pub struct Streams<F> {
     rules: Rules,
     policy: Policy,
     limits: Limits,
-    /// The memory for early segments of all tables. It counts blocks, and decides nothing while any are left.
-    budget: Budget,
+    /// The memory for early segments and beginnings of all tables.
+    storage: Storage,
     sizing: Sizing,
 }
 
@@ -110,7 +109,7 @@ impl<F: StreamFunction> Streams<F> {
             rules: config.rules(),
             policy: config.policy(),
             limits: config.limits(),
-            budget: Budget::new(config.memory()),
+            storage: Storage::new(config.memory(), if F::KEEPS == 0 { 0 } else { config.memory() }),
             sizing: config.sizing(),
         }
     }
@@ -119,12 +118,6 @@ impl<F: StreamFunction> Streams<F> {
     #[must_use]
     pub const fn function(&self) -> &F {
         &self.function
-    }
-
-    /// The memory that early segments take at most, in bytes.
-    #[must_use]
-    pub fn memory_max(&self) -> usize {
-        self.budget.bytes()
     }
 
     /// Decides on a packet off the fast path. The second value is true if the packet begins a new connection between the same ports.
@@ -148,7 +141,7 @@ impl<F: StreamFunction> Streams<F> {
 impl<F: StreamFunction> NetworkFunction for Streams<F> {
     type Meta = Portion;
     type Flow = Conversation<F::Flow>;
-    type Shared<M: Memory> = Pools;
+    type Shared<M: Memory> = Arc<Pools>;
     type Speed = Plain;
 
     const DESCRIPTION: Description = F::DESCRIPTION;
@@ -170,8 +163,12 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         self.sizing
     }
 
-    fn shared<M: Memory>(&self, _memory: &M) -> Pools {
-        Pools { early: Pool::new(&self.budget), kept: Pool::new(&self.budget) }
+    fn shared<M: Memory>(&self, _memory: &M) -> Arc<Pools> {
+        self.storage.pools()
+    }
+
+    fn shared_bytes_max(&self, states: usize) -> usize {
+        self.storage.memory_max(states)
     }
 
     #[inline(always)]
@@ -240,9 +237,8 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
         Ok(self.function.report(&mut sessions, &tallies))
     }
 
-    /// Without room, a session isn't heard; its packets are dropped only if the function can drop some.
+    /// Without room, a session isn't heard; its packets are dropped only if the function drops some.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Portion) -> Step<Verdict, M> {
-        let drops = !F::DESCRIPTION.drop_reasons.is_empty();
-        Ok(if drops { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
+        Ok(if self.function.drops() { Verdict::Drop(Reason::TABLE_FULL) } else { Verdict::forward() })
     }
 }

@@ -2,11 +2,11 @@
 
 use nf::{Flow, PacketCounts, Reason, Reply, Verdict};
 use packet::{FiveTuple, Nanos};
-use stream::{Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
+use stream::{Deviation, End, Event as Heard, Gap, Kept, Pools, Segment, Side, Taken};
 
 use super::hearing::{Hearing, Said, Sentence, Tallies, Wishes};
 use super::keeper::Keeper;
-use super::{Direction, Pools, Portion, StreamFunction, Streams};
+use super::{Direction, Portion, StreamFunction, Streams};
 use crate::tracking::{Cause, Connection, Event, Rules, tcp};
 
 /// The state of a session.
