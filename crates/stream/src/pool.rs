@@ -80,6 +80,11 @@ impl Shares {
             spare.is_reserved = true;
             spare.fresh = BytesMut::zeroed(self.blocks * BLOCK_BYTES);
             spare.returned = Vec::with_capacity(self.blocks);
+            // The first cut allocates what all pieces share, which the data path must not.
+            if self.blocks > 0 {
+                let first = spare.fresh.split_to(BLOCK_BYTES);
+                spare.returned.push(first);
+            }
         }
     }
 
