@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "nf",
             "port",
             "l7",
+            "stream",
             "identify",
             "engine",
             "efsm",

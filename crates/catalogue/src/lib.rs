@@ -21,12 +21,12 @@ use std::thread::Scope;
 
 use case::Fared;
 use engine::carrier::{Outer, Shape};
-use engine::{Control, EngineError, EngineKind, Options, Outcome, Running, SequencedTotal, Tables};
+use engine::{Control, EngineError, EngineKind, MemoryMax, Options, Outcome, Running, SequencedTotal, Tables};
 use functions::{Catalogued, Visitor};
 use lab::conformance::{self, Plan, Verified};
 use lab::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
 use memory::Weighed;
-use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
+use nf::{Description, Fates, Flow, Function, KeyOf, PacketSet, Reason, Recipe, Report, Sizing};
 use packet::Nanos;
 use port::{Batch, Port, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
@@ -201,6 +201,12 @@ pub trait Program: Send + Sync {
     /// Memory that shared state would need, without allocating it.
     fn weigh(&self, cores: usize) -> Weighed;
 
+    /// The most memory that its state takes under an engine; see [`engine::memory_max`].
+    fn memory_max(&self, kind: EngineKind, cores: usize, options: &Options) -> MemoryMax;
+
+    /// The bytes of a flow's key and state.
+    fn flow_bytes(&self) -> usize;
+
     /// Maximum number of bytes by which a packet grows.
     fn growth(&self) -> u32;
 
@@ -351,6 +357,14 @@ impl<N: Function> Program for Loaded<N> {
         let memory = Weighed::new(cores);
         drop(self.0.shared(&memory));
         memory
+    }
+
+    fn memory_max(&self, kind: EngineKind, cores: usize, options: &Options) -> MemoryMax {
+        engine::memory_max(&self.0, kind, cores, options)
+    }
+
+    fn flow_bytes(&self) -> usize {
+        size_of::<(KeyOf<N>, N::Flow)>()
     }
 
     fn growth(&self) -> u32 {

@@ -117,8 +117,8 @@ pub use run::instance::{
     sharded_instance, shared_instance, transacted_instance,
 };
 pub use run::{
-    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, Running, SequencedTotal, drive, processors, resolve,
-    run, run_cores, run_sequenced, sequence, start,
+    Control, CoreProgress, CoreRun, Feed, Mail, MemoryMax, Outcome, Recovery, Running, SequencedTotal, drive,
+    memory_max, processors, resolve, run, run_cores, run_sequenced, sequence, start,
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;

@@ -13,6 +13,7 @@ mod keeper;
 mod meta;
 mod shared;
 
+use alloc::sync::Arc;
 use core::fmt::Debug;
 
 use memory::Memory;
@@ -21,8 +22,8 @@ use nf::{
     Report, Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos, Network};
-use stream::{Budget, Limits, Policy, Pool};
 pub use stream::{Deviation, End, Gap};
+use stream::{Limits, Policy, Pools, Storage};
 
 pub use self::config::{STREAM_KEYS, StreamConfig, StreamKeys};
 pub use self::conversation::Conversation;
@@ -106,15 +107,8 @@ pub const HELD_MAX: usize = 8192;
 /// The memory of the sessions of one table, and what its sessions share.
 #[derive(Debug)]
 pub struct Common<S> {
-    pools: Pools,
+    pools: Arc<Pools>,
     shared: S,
-}
-
-/// The memory of the sessions of one table. Two pools, since one of them is locked while the function hears early segments.
-#[derive(Debug)]
-struct Pools {
-    early: Pool,
-    kept: Pool,
 }
 
 /// A session as it begins.
@@ -133,8 +127,8 @@ pub struct Streams<F> {
     rules: Rules,
     policy: Policy,
     limits: Limits,
-    /// The memory for early segments of all tables. It counts blocks, and decides nothing while any are left.
-    budget: Budget,
+    /// The memory for early segments and beginnings of all tables.
+    storage: Storage,
     sizing: Sizing,
 }
 
@@ -156,7 +150,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             rules: config.rules(),
             policy: config.policy(),
             limits: config.limits(),
-            budget: Budget::new(config.memory()),
+            storage: Storage::new(config.memory(), if F::KEEPS == 0 && F::HOLDS == 0 { 0 } else { config.memory() }),
             sizing: config.sizing(),
         }
     }
@@ -165,12 +159,6 @@ impl<F: SharedStreamFunction> Streams<F> {
     #[must_use]
     pub const fn function(&self) -> &F {
         &self.function
-    }
-
-    /// The memory that early segments take at most, in bytes.
-    #[must_use]
-    pub fn memory_max(&self) -> usize {
-        self.budget.bytes()
     }
 
     /// Decides on a packet off the fast path. The second value is true if the packet begins a new connection between the same ports.
@@ -220,8 +208,11 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
     }
 
     fn shared<M: Memory>(&self, memory: &M) -> Common<F::Shared<M>> {
-        let pools = Pools { early: Pool::new(&self.budget), kept: Pool::new(&self.budget) };
-        Common { pools, shared: self.function.shared(memory) }
+        Common { pools: self.storage.pools(), shared: self.function.shared(memory) }
+    }
+
+    fn shared_bytes_max(&self, states: usize) -> usize {
+        self.storage.memory_max(states)
     }
 
     fn fingerprint<'a, M: Memory>(

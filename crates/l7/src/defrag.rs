@@ -124,6 +124,14 @@ pub struct Limits {
     pub timeout_v6: Nanos,
 }
 
+impl Limits {
+    /// The most memory that a [`Defragmenter`] with these limits takes, in bytes.
+    #[must_use]
+    pub fn memory_max(&self) -> usize {
+        store::memory_max(self)
+    }
+}
+
 /// Bytes and timeouts of Linux. The longest datagram in fragments for the smallest MTU of IPv4 (68 bytes) has 1,366.
 impl Default for Limits {
     fn default() -> Self {

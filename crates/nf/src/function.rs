@@ -180,6 +180,12 @@ pub trait NetworkFunction:
     /// Creates the initial shared state in `memory`.
     fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
 
+    /// The most memory in bytes that this many shared states take together, beside what `memory` counts: pools, for example. It must not
+    /// depend on traffic.
+    fn shared_bytes_max(&self, _states: usize) -> usize {
+        0
+    }
+
     /// Adds to the fingerprint all shared state that can change the outcome of a later packet. Engines are compared by it.
     ///
     /// # Errors

@@ -41,8 +41,10 @@ mod kept;
 mod policy;
 mod pool;
 mod side;
+mod storage;
 
 pub use kept::Kept;
 pub use policy::Policy;
 pub use pool::{BLOCK_BYTES, Budget, Pool};
 pub use side::{Again, Deviation, End, Event, Gap, Limits, Segment, Side, Taken};
+pub use storage::{Pools, Storage};

@@ -2,8 +2,10 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
 
 use crate::policy::Span;
 
@@ -14,53 +16,99 @@ pub const BLOCK_BYTES: usize = 1512;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The memory that all pools of a run may use together.
+///
+/// Its address space is reserved when the first pool is made; memory is used when a block is first taken. A block that a pool gives back
+/// is there for all pools, so all of them together never use more than this.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shares>);
 
 #[derive(Debug)]
 struct Shares {
     blocks: usize,
-    used: AtomicUsize,
+    spare: Mutex<Spare>,
+}
+
+/// Payloads of blocks that no pool uses.
+#[derive(Debug, Default)]
+struct Spare {
+    /// Those that were never used, in one piece.
+    fresh: BytesMut,
+    /// Those that were given back.
+    returned: Vec<BytesMut>,
+    /// True once the memory is reserved.
+    is_reserved: bool,
+    /// The number of blocks that pools use.
+    used: usize,
 }
 
 impl Budget {
-    /// A budget of `bytes`, rounded down to whole blocks.
+    /// A budget of `bytes` of payload, rounded down to whole blocks.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Shares { blocks: bytes / size_of::<Block>(), used: AtomicUsize::new(0) }))
+        Self(Arc::new(Shares { blocks: bytes / BLOCK_BYTES, spare: Mutex::default() }))
     }
 
-    /// The bytes of all blocks.
+    /// The payload that all blocks hold, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.blocks * size_of::<Block>()
+        self.0.blocks * BLOCK_BYTES
     }
 
-    /// The bytes of the blocks in use.
+    /// The payload that the blocks in use hold, in bytes.
     #[must_use]
     pub fn used(&self) -> usize {
-        // ORDERING: Relaxed. A statistic.
-        self.0.used.load(Ordering::Relaxed) * size_of::<Block>()
+        self.0.lock().used * BLOCK_BYTES
     }
 
-    fn take(&self) -> bool {
-        // ORDERING: Relaxed. Only the count matters; a block's content is its pool's.
-        let taken = self
-            .0
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < self.0.blocks).then_some(used + 1));
-        taken.is_ok()
+    /// The most memory that this many pools take, in bytes: the payload once, and a list of blocks for each pool.
+    #[must_use]
+    pub fn memory_max(&self, pools: usize) -> usize {
+        self.bytes() + self.0.blocks * (size_of::<BytesMut>() + pools * size_of::<Block>())
+    }
+}
+
+impl Shares {
+    /// The spare blocks. The lock is held for a moment only.
+    fn lock(&self) -> MutexGuard<'_, Spare> {
+        // A panic elsewhere leaves the lists as consistent as they were.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, blocks: usize) {
-        // ORDERING: Relaxed, as in `take`.
-        self.0.used.fetch_sub(blocks, Ordering::Relaxed);
+    fn reserve(&self) {
+        let spare = &mut self.lock();
+        if !spare.is_reserved {
+            spare.is_reserved = true;
+            spare.fresh = BytesMut::zeroed(self.blocks * BLOCK_BYTES);
+            spare.returned = Vec::with_capacity(self.blocks);
+            // The first cut allocates what all pieces share, which the data path must not.
+            if self.blocks > 0 {
+                let first = spare.fresh.split_to(BLOCK_BYTES);
+                spare.returned.push(first);
+            }
+        }
+    }
+
+    /// The payload of a block, or `None` if the budget is spent.
+    fn take(&self) -> Option<BytesMut> {
+        let spare = &mut self.lock();
+        let data = match spare.returned.pop() {
+            Some(data) => data,
+            None if spare.fresh.is_empty() => return None,
+            None => spare.fresh.split_to(BLOCK_BYTES),
+        };
+        spare.used += 1;
+        Some(data)
+    }
+
+    fn give_back(&self, data: BytesMut) {
+        let spare = &mut self.lock();
+        spare.used -= 1;
+        // There is room for all blocks that there are.
+        spare.returned.push(data);
     }
 }
 
 /// Blocks for the early segments of the flows of one table. A flow that moves to another table must move with its pool.
-///
-/// Its address space is reserved when it is made; memory is used when a block is first taken.
 #[derive(Debug)]
 pub struct Pool(Mutex<Blocks>);
 
@@ -68,11 +116,12 @@ impl Pool {
     /// An empty pool, which may use all of the budget.
     #[must_use]
     pub fn new(budget: &Budget) -> Self {
+        budget.0.reserve();
         let blocks = Vec::with_capacity(budget.0.blocks);
         Self(Mutex::new(Blocks { blocks, free: NONE, used: 0, budget: budget.clone() }))
     }
 
-    /// The blocks. The lock is never contended where each core has its own pool.
+    /// The blocks. The lock is rarely contended: pools are few tables', and most segments need none.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Blocks> {
         // A panic elsewhere leaves the blocks as consistent as they were.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,7 +156,8 @@ pub(crate) struct Block {
     pub(crate) next: u32,
     start: u16,
     len: u16,
-    data: [u8; BLOCK_BYTES],
+    /// Its memory: [`BLOCK_BYTES`] bytes, or none while the block is free.
+    data: BytesMut,
 }
 
 impl Block {
@@ -167,38 +217,41 @@ impl Blocks {
 
     /// A block with these bytes, at most [`BLOCK_BYTES`], or `None` if the budget is spent.
     pub(crate) fn take(&mut self, seq: u32, segment: Span, bytes: &[u8]) -> Option<u32> {
-        if !self.budget.take() {
-            return None;
-        }
+        let mut data = self.budget.0.take()?;
+        data[..bytes.len()].copy_from_slice(bytes);
         self.used += 1;
+        let taken = Block { seq, segment, next: NONE, start: 0, len: bytes.len() as u16, data };
         let number = self.free;
         if number == NONE {
-            let mut data = [0; BLOCK_BYTES];
-            data[..bytes.len()].copy_from_slice(bytes);
-            self.blocks.push(Block { seq, segment, next: NONE, start: 0, len: bytes.len() as u16, data });
+            // There is room for all blocks of the budget.
+            self.blocks.push(taken);
             return Some(self.blocks.len() as u32 - 1);
         }
         let block = &mut self.blocks[number as usize];
         self.free = block.next;
-        block.data[..bytes.len()].copy_from_slice(bytes);
-        (block.seq, block.segment, block.next) = (seq, segment, NONE);
-        (block.start, block.len) = (0, bytes.len() as u16);
+        *block = taken;
         Some(number)
     }
 
     /// Takes a block back and returns the one that followed it.
     pub(crate) fn free(&mut self, number: u32) -> u32 {
         let free = self.free;
-        let next = core::mem::replace(&mut self.get_mut(number).next, free);
+        let block = self.get_mut(number);
+        let data = mem::take(&mut block.data);
+        let next = mem::replace(&mut block.next, free);
         self.free = number;
         self.used -= 1;
-        self.budget.give_back(1);
+        self.budget.0.give_back(data);
         next
     }
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        self.budget.give_back(self.used);
+        for block in &mut self.blocks {
+            if !block.data.is_empty() {
+                self.budget.0.give_back(mem::take(&mut block.data));
+            }
+        }
     }
 }

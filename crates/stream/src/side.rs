@@ -388,8 +388,7 @@ impl Side {
         let mut taken = stream.take(early);
         let is_here = stream.side.next == end && !payload.is_empty();
         if missing > 0 && is_here && stream.side.flags & DEAF == 0 {
-            stream.skip(end.wrapping_add(missing), End::NotCaptured);
-            stream.drain();
+            stream.skip_not_captured(end.wrapping_add(missing));
         }
         if payload.is_empty() && missing == 0 && stream.side.next == seq {
             taken = Taken::InOrder;
@@ -665,6 +664,20 @@ impl<H: FnMut(Event<'_>) -> bool> Stream<'_, H> {
         self.side.offset += u64::from(len);
         if !(self.hear)(Event::Gap(Gap { len, end })) {
             self.let_go();
+        }
+    }
+
+    /// Tells what was not captured up to `until` as gaps, and the early bytes that lie there.
+    fn skip_not_captured(&mut self, until: u32) {
+        while after(until, self.side.next) && self.side.flags & DEAF == 0 {
+            let before = self.side.next;
+            let first = if self.side.first == NONE { until } else { self.blocks.get(self.side.first).seq };
+            self.skip(if after(first, until) { until } else { first }, End::NotCaptured);
+            self.drain();
+            if self.side.next == before {
+                // A FIN is here.
+                return;
+            }
         }
     }
 

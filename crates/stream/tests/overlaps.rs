@@ -250,3 +250,20 @@ proptest! {
         prop_assert_eq!(pool.used(), 0);
     }
 }
+
+/// A segment that was captured in part, where the rest came early: it is told where it lies.
+#[test]
+fn early_bytes_count_where_a_segment_was_cut() {
+    let pool = Pool::new(&Budget::new(1 << 20));
+    let (mut side, mut heard, limits) = (Side::default(), Heard::default(), Limits::default());
+    let segments = [
+        Segment { syn: true, ..segment(999, b"") },
+        segment(1008, b"early"),
+        Segment { missing: 10, ..segment(1000, b"cut") },
+        segment(1013, b"!"),
+    ];
+    for one in segments {
+        side.segment(&one, &pool, Policy::Linux, &limits, &mut |event| heard.hear(event));
+    }
+    assert_eq!(String::from_utf8(heard.text).unwrap(), "cut.....early!");
+}

@@ -13,6 +13,7 @@ mod iptables;
 mod parse;
 mod rss;
 pub mod seeds;
+mod stream;
 
 pub use self::rss::rss;
 pub use capture::capture;
@@ -26,11 +27,13 @@ pub use identify::identify;
 pub use iptables::iptables;
 pub use parse::parse;
 
+pub use self::stream::stream;
+
 /// A fuzz check.
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 11] = [
+pub const CHECKS: [(&str, Check); 12] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -42,4 +45,5 @@ pub const CHECKS: [(&str, Check); 11] = [
     ("iptables", iptables),
     ("defrag", defrag),
     ("identify", identify),
+    ("stream", stream),
 ];

@@ -7,6 +7,8 @@ pub mod captures;
 pub mod carrier;
 #[cfg(feature = "checks")]
 pub mod fuzz;
+#[cfg(feature = "checks")]
+pub mod hostile;
 pub mod model;
 pub mod netns;
 #[cfg(feature = "checks")]

@@ -13,7 +13,7 @@ use flow::shared::{Entries, Fate, Guard, GuardedEntry, Locking, StepPermit, Stri
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
-    Context, Effects, KeyOf, Meta, NetworkFunction, PacketCounts, Report, Sizing, Verdict, local_fingerprint,
+    Context, Effects, FlowList, KeyOf, Meta, NetworkFunction, PacketCounts, Report, Sizing, Verdict, local_fingerprint,
     local_report,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
@@ -312,8 +312,11 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         flows
     }
 
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
-        local_report(nf, flows, &self.shared, counts)
+    fn report(&self, nf: &N, now: Nanos, counts: &PacketCounts) -> Option<Report> {
+        let all = self.flows(nf, Nanos(0)).into_iter();
+        let all: Vec<_> = all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)).collect();
+        let entries = || -> nf::Entries<'_, N> { Box::new(all.iter().copied()) };
+        local_report(nf, &FlowList::new(&entries, now), &self.shared, counts)
     }
 
     fn add_counts(&self, total: &mut PacketCounts) {

@@ -78,7 +78,8 @@ impl<N: NetworkFunction> OwnedTables<N> {
 
     /// The memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
+        let sources = self.ledger.sources.as_ref().map_or(0, Sources::memory_bytes);
+        self.v4.memory_bytes() + self.v6.memory_bytes() + sources
     }
 }
 
@@ -87,6 +88,10 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         let Tables { index, ageing, per_source, .. } = options;
         let table = Table::planned(Plan { index, capacity, load_percent: None, ageing, seed });
         Self { origins: Sources::origins(table.slots(), per_source.is_some()), table }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes() + size_of_val(&*self.origins)
     }
 
     /// Takes a flow out, to be put into another table. The flow doesn't end.

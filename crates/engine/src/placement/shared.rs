@@ -38,16 +38,16 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// All entries, each flow as the function's report at `now` sees it.
-    fn concluded(&self, nf: &N, _now: Nanos) -> Vec<FlowState<N>> {
-        self.flows(nf, Nanos(0))
+    /// The number of flows alive at `now`.
+    fn alive(&self, nf: &N, now: Nanos) -> usize {
+        self.flows(nf, now).len()
     }
 
     /// Counts what the ends of flows past their deadline would, if the function counts that.
     fn count_lapsed(&self, _nf: &N, _now: Nanos, _counts: &PacketCounts) {}
 
-    /// The function's report on `flows`, the flows of all cores, and `counts`, what they have counted.
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report>;
+    /// The function's report at `now` on the flows of all cores, and on `counts`, what they have counted.
+    fn report(&self, nf: &N, now: Nanos, counts: &PacketCounts) -> Option<Report>;
 
     /// Adds what this core has counted. Over all cores, each packet is added once.
     fn add_counts(&self, total: &mut PacketCounts);

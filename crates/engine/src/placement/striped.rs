@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
-use nf::{NetworkFunction, PacketCounts, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
+use nf::{
+    Entries, FlowList, NetworkFunction, PacketCounts, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report,
+};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -113,17 +115,24 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
-    fn concluded(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>> {
-        self.each(|state| state.concluded(nf, now).collect::<Vec<_>>()).into_iter().flatten().collect()
+    fn alive(&self, _: &N, now: Nanos) -> usize {
+        self.each(|state| state.flows(now).count()).into_iter().sum()
     }
 
     fn count_lapsed(&self, nf: &N, now: Nanos, counts: &PacketCounts) {
         self.each(|state| state.count_lapsed(nf, now, counts));
     }
 
-    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>, counts: &PacketCounts) -> Option<Report> {
+    /// Flows are read where they lie: copies would take as much memory again as the tables.
+    fn report(&self, nf: &N, now: Nanos, counts: &PacketCounts) -> Option<Report> {
+        let stripes: Vec<_> = self.table.stripes.iter().map(lock).collect();
+        let entries = || -> Entries<'_, N> {
+            let all = stripes.iter().flat_map(|stripe| stripe.state.concluded(nf, now));
+            Box::new(all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
+        };
         // If packet sets share state, there is only one stripe.
-        self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared(), counts))
+        let shared = stripes.first()?.state.shared();
+        local_report(nf, &FlowList::new(&entries, now), shared, counts)
     }
 
     /// All cores share the stripes, so the first handle adds them.

@@ -106,6 +106,11 @@ impl Sources {
         Self { most, counts: Table::planned(plan) }
     }
 
+    /// The memory that counts sources, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.counts.memory_bytes()
+    }
+
     /// The origin of each flow, indexed by the flow's slot. Empty if sources aren't limited.
     pub(crate) fn origins(slots: usize, limited: bool) -> Box<[u32]> {
         vec![NOBODY; if limited { slots } else { 0 }].into()

@@ -134,6 +134,11 @@ pub trait Inspect<N: NetworkFunction> {
         self.each_flow(now).collect()
     }
 
+    /// The number of flows alive at `now`.
+    fn alive(&self, now: Nanos) -> usize {
+        self.each_flow(now).count()
+    }
+
     /// The number of table entries, each once: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
 
@@ -271,11 +276,11 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
 
 impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        // Collected first: the report is made under the lock of what packet sets share.
-        let all = self.workers[0].place().whole().concluded(nf, now).into_iter();
-        let all: Vec<_> = all.map(|FlowState { key, flow, deadline }| (key, flow, deadline)).collect();
-        let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
-        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now), &self.packet_counts_at(nf, now))
+        self.workers[0].place().whole().report(nf, now, &self.packet_counts_at(nf, now))
+    }
+
+    fn alive(&self, now: Nanos) -> usize {
+        self.workers[0].place().whole().alive(&self.nf, now)
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -402,7 +407,7 @@ where
     /// opened has ended or is alive.
     #[must_use]
     pub fn flow_counters_at(&self, now: Nanos) -> FlowCounters {
-        self.flow_counters_with(self.each_flow(now).count())
+        self.flow_counters_with(self.alive(now))
     }
 
     /// Counts flows until a time at which `alive` of them are alive.

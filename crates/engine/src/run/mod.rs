@@ -7,6 +7,7 @@ mod feed;
 mod handle;
 pub(crate) mod instance;
 mod mail;
+mod memory;
 mod pipeline;
 mod quiet;
 mod running;
@@ -30,6 +31,7 @@ use self::instance::{
     EngineInstance, Inspect, private_instance, sharded_instance, shared_instance, transacted_instance,
 };
 pub use self::mail::Mail;
+pub use self::memory::{MemoryMax, memory_max};
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
@@ -200,7 +202,7 @@ where
     source.finish(&mut end);
     // Measured here, because the lines below read all tables.
     let elapsed = start.elapsed();
-    let flows_alive = instance.each_flow(end.last).count();
+    let flows_alive = instance.alive(end.last);
     let counters = Counters { flows: instance.flow_counters_with(flows_alive), ..instance.counters() };
     let adds_up = counters.add_up() && counters.flows.opened == counters.flows.ended() + flows_alive as u64;
     debug_assert!(

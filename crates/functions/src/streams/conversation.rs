@@ -3,11 +3,11 @@
 use memory::Memory;
 use nf::{Context, Flow, PacketCounts, PortId, Reason, Reply, Step, Verdict};
 use packet::{FiveTuple, Nanos};
-use stream::{Again, Deviation, End, Event as Heard, Gap, Kept, Segment, Side, Taken};
+use stream::{Again, Deviation, End, Event as Heard, Gap, Kept, Pools, Segment, Side, Taken};
 
 use super::hearing::{Hearing, Said, Sentence, Tallies, Wishes};
 use super::keeper::Keeper;
-use super::{Access, Common, Direction, Pools, Portion, SharedStreamFunction, Streams};
+use super::{Access, Common, Direction, Portion, SharedStreamFunction, Streams};
 use crate::tracking::{Cause, Connection, Event, Rules, tcp};
 
 /// The state of a session.

@@ -303,8 +303,8 @@ pub(super) fn oracle(bytes: &Bytes<'_>) -> Told<Found> {
         }
         2 => ensure((300..400).contains(&bytes.be16(8)?) && len >= 24)?,
         // Refusals and redirections in brackets.
-        4 => ensure(bytes.be16(10)? + 12 == len && bytes.u8(12)? == b'(')?,
-        5 => ensure(bytes.be16(8)? + 10 == len && bytes.u8(10)? == b'(')?,
+        4 => ensure(len.checked_sub(12) == Some(bytes.be16(10)?) && bytes.u8(12)? == b'(')?,
+        5 => ensure(len.checked_sub(10) == Some(bytes.be16(8)?) && bytes.u8(10)? == b'(')?,
         // Data: flags, and another packet behind it or nothing.
         6 => {
             ensure(len > 10 && matches!(bytes.be16(8)?, 0 | 0x40 | 0x20 | 0x2000 | 0x0800))?;
@@ -326,7 +326,7 @@ pub(super) fn drda(bytes: &Bytes<'_>) -> Told<Found> {
     let len = bytes.be16(0)?;
     ensure(len >= 10)?;
     ensure(bytes.u8(2)? == 0xd0)?;
-    ensure(bytes.u8(3)? & 0xf <= 5 && bytes.be16(6)? + 6 == len)?;
+    ensure(bytes.u8(3)? & 0xf <= 5 && bytes.be16(6)? == len - 6)?;
     // EXCSAT, ACCSEC.
     ensure(matches!(bytes.be16(8)?, 0x1041 | 0x106d))?;
     Ok(DRDA.certain())

@@ -115,6 +115,26 @@ struct Segment {
     next: u32,
 }
 
+/// The most memory that a store takes, in bytes.
+pub(super) fn memory_max(limits: &Limits) -> usize {
+    let blocks = limits.bytes.min(1 << 30).div_ceil(BLOCK);
+    let datagrams = limits.datagrams.min(limits.fragments);
+    // A hash table has up to four places for each entry that there is room for, and a byte for each place.
+    let table = |entry: usize| 4 * 2 * datagrams * (entry + 1);
+    blocks * (BLOCK + size_of::<u32>())
+        + limits.fragments * size_of::<Segment>()
+        + datagrams * size_of::<Datagram>()
+        + table(size_of::<(Key, u32)>())
+        + table(size_of::<(Source, u32)>())
+        + FRAME_MAX
+        + words_max(limits) * size_of::<u16>()
+}
+
+/// The most words about a datagram.
+const fn words_max(limits: &Limits) -> usize {
+    2 * limits.datagram_fragments + 8
+}
+
 impl Defragmenter {
     /// A store with all of its memory.
     #[must_use]
@@ -149,7 +169,7 @@ impl Defragmenter {
             free_block: first(blocks),
             blocks_left: blocks,
             frame: Vec::with_capacity(FRAME_MAX),
-            words: Vec::with_capacity(2 * limits.datagram_fragments + 8),
+            words: Vec::with_capacity(words_max(&limits)),
             limits,
         }
     }

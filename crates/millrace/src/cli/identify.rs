@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use clap::ValueEnum;
-use engine::{EngineKind, Inspect, Options, private_instance};
+use engine::{EngineKind, Inspect, Options, memory_max, private_instance};
 use functions::identify::{Config, Identify};
 use functions::streams::{StreamConfig, Streams};
 
@@ -14,7 +14,8 @@ use super::captures::{self, PART};
 use super::defragment::DefragmentOption;
 use super::failure::Failed;
 use super::files::is_standard;
-use super::streams::hear;
+use super::memory::Bound;
+use super::streams::{hear, sessions_max};
 use crate::print::number;
 use crate::print::output::{print, remark};
 use crate::print::style::Style;
@@ -78,7 +79,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let list = List::new(args.format, args.top);
     let function = Identify::telling(&config, list.clone());
     let streams = Streams::new(function, &StreamConfig::default());
-    let mut instance = private_instance(EngineKind::Sequential, Arc::new(streams), 1, &Options::default());
+    let (streams, options) = (Arc::new(streams), Options::default());
+    let fragments = args.defragment.policy(true);
+    Bound::new(memory_max(&streams, EngineKind::Sequential, 1, &options), fragments)
+        .with_rows(List::memory_max(sessions_max(&*streams)))
+        .tell();
+    let mut instance = private_instance(EngineKind::Sequential, streams, 1, &options);
     let heard = hear(captures, "identify", args.packets, &args.defragment, |batch| {
         instance.workers[0].process(batch);
         list.check()

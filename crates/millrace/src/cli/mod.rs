@@ -22,6 +22,7 @@ mod identify;
 mod inspect;
 mod link;
 mod man;
+pub(crate) mod memory;
 mod new;
 mod pipeline_options;
 mod profile;
@@ -362,10 +363,10 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
 
 /// Refuses engines that don't fit into memory all at once; otherwise the kernel would kill a process, or the allocation would abort.
 fn refuse_too_much(program: &dyn Program, setups: &[(EngineKind, usize)]) -> Result<(), Failed> {
-    /// Slightly more than the largest entry with its share of the index.
-    const FLOW_BYTES: u64 = 144;
+    /// Slightly more than an entry has besides key and state, with its share of the index.
+    const BESIDES: usize = 64;
     let sizing = program.sizing();
-    let flows = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
+    let flows = (sizing.flows + sizing.flows_v6) as u64 * (program.flow_bytes() + BESIDES) as u64;
     let mut need = (0_u64, 0_u64);
     for (engine, cores) in setups {
         let shared = program.weigh(*cores);

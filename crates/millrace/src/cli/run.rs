@@ -7,7 +7,7 @@ use std::{panic, process, thread};
 
 use engine::{Control, Counters, EngineError, EngineKind, FailedPacket, Failure, Options};
 use l7::defrag::{Defragmented, Limits};
-use nf::{Description, Fates, Reason};
+use nf::{Description, Fates, Reason, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
@@ -20,6 +20,7 @@ use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
 use super::flows::{self, Recorder};
 use super::link::LinkArgs;
+use super::memory::Bound;
 use super::pipeline_options::PipelineOptions;
 use super::sequence::Original;
 use super::steering_options::SteeringOptions;
@@ -182,6 +183,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         false => args.defragment.policy(program.wants_whole_datagrams()),
     };
+    let bound = (description.sharing == Sharing::Streams)
+        .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
     // A datagram may be longer than all packets of the capture.
     let longer = if policy.is_some() { DATAGRAM_MAX } else { 0 };
     let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;
@@ -201,6 +204,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let config = args.configuration.again();
         format!("{source}: {name}{config} under {kind} on {on}, seed {seed}\n")
     });
+    if let Some(bound) = bound.filter(|_| !args.json) {
+        bound.tell();
+    }
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let watched = control.clone();
@@ -245,6 +251,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         ports: Ports::of(program.ports(), capture.reader().interfaces().len(), capture.misplaced()),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
         fragments: policy.zip(fragments),
+        bound,
         dropped: watched_drops.map(Watched::take),
         dropped_file: args.dropped.file(),
         remark: (counters.received > 0)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::ValueEnum;
-use engine::{EngineKind, Inspect, Options, private_instance};
+use engine::{EngineKind, Inspect, Options, memory_max, private_instance};
 use functions::streams::{StreamConfig, Streams, Tallies};
 use l7::defrag::{DefragmentedQueue, Limits};
-use nf::PacketCounts;
+use nf::{NetworkFunction, PacketCounts, Sizing};
 use packet::Nanos;
 use port::pcap::Reader;
 use port::{Batch, PortError, Receive, Received, Transmit};
@@ -16,6 +16,7 @@ use port::{Batch, PortError, Receive, Received, Transmit};
 use super::captures::{self, PART};
 use super::defragment::DefragmentOption;
 use super::failure::{Failed, INTERRUPTED};
+use super::memory::Bound;
 use super::signals;
 use crate::print::number::{self, counted};
 use crate::print::output::{note, remark};
@@ -82,7 +83,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let output = args.output.as_deref().map(Output::make).transpose()?;
     let transcripts = Transcripts::new(output, args.format, args.top);
     let streams = Streams::new(Follow::new(transcripts.clone()), &StreamConfig::resolving(&args.overlap));
-    let mut instance = private_instance(EngineKind::Sequential, Arc::new(streams), 1, &Options::default());
+    let (streams, options) = (Arc::new(streams), Options::default());
+    let fragments = args.defragment.policy(true);
+    Bound::new(memory_max(&streams, EngineKind::Sequential, 1, &options), fragments)
+        .with_rows(transcripts.memory_max(sessions_max(&*streams)))
+        .tell();
+    let mut instance = private_instance(EngineKind::Sequential, streams, 1, &options);
     let heard = hear(&captures, "streams", args.packets, &args.defragment, |batch| {
         instance.workers[0].process(batch);
         transcripts.check()
@@ -94,6 +100,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         remark("no TCP sessions\n");
     }
     heard.tell(instance.packet_counts())
+}
+
+/// The most sessions that have not ended.
+pub(super) fn sessions_max(function: &impl NetworkFunction) -> usize {
+    let Sizing { flows, flows_v6 } = function.sizing();
+    flows + flows_v6
 }
 
 /// The end of reading captures, and what was left out.

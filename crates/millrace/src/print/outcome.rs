@@ -14,6 +14,7 @@ use super::number::{bytes, count, counted, percent, rate, span};
 use super::ports::Ports;
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
+use crate::cli::memory::Bound;
 
 /// Notes on the capture's clock.
 pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
@@ -47,6 +48,8 @@ pub(crate) struct Run<'a> {
     pub(crate) unread_links: Vec<LinkType>,
     /// How fragments were gathered, and their counts, if they were.
     pub(crate) fragments: Option<(Policy, Counts)>,
+    /// The most memory that sessions may take, for a function over streams.
+    pub(crate) bound: Option<Bound>,
     /// Sources of dropped packets, if requested; and the file of `--dropped`.
     pub(crate) dropped: Option<Vec<Dropped>>,
     pub(crate) dropped_file: Option<&'a Path>,
@@ -223,6 +226,7 @@ impl Run<'_> {
                 "dropped": core.dropped_total(), "replayed": core.replayed,
             })).collect::<Vec<_>>(),
             "memory_bytes": memory_bytes,
+            "memory_max": self.bound.as_ref().map(Bound::json),
             "elapsed_s": secs,
             "mpps": counters.received as f64 / secs.max(1e-9) / 1e6,
             "ns_per_packet": secs * 1e9 / counters.received.max(1) as f64,

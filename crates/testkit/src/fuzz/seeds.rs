@@ -33,6 +33,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("iptables", rule_sets()),
         ("defrag", fragments()),
         ("identify", sessions()),
+        ("stream", segments()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -98,6 +99,25 @@ fn fragments() -> Vec<Vec<u8>> {
     let inputs = all.iter().map(encode).enumerate();
     inputs
         .flat_map(|(nth, input)| [nth as u8, nth as u8 | 0x80].map(|choice| [&[choice], &input[..]].concat()))
+        .collect()
+}
+
+/// Segments and acknowledgments of one side: in order, in reverse, over each other, and with a gap that is acknowledged.
+fn segments() -> Vec<Vec<u8>> {
+    const LEN: u16 = 100;
+    let segment = |kind: u8, at: u16, len: u16, other: u8| {
+        let ([at, at_low], [len, len_low]) = (at.to_be_bytes(), len.to_be_bytes());
+        [kind, at, at_low, len, len_low, other, 9]
+    };
+    let ahead = |order: &[u16]| {
+        let all = order.iter().map(|number| segment(0, 1 + number * LEN, LEN + 30, (number % 2) as u8 * 8));
+        [segment(1, 0, 0, 0)].into_iter().chain(all).chain([segment(2, 1 + 4 * LEN, 3, 0)]).flatten().collect()
+    };
+    let orders: [Vec<u8>; 3] = [ahead(&[0, 1, 2, 3]), ahead(&[3, 2, 1, 0]), ahead(&[2, 1, 2, 3, 1, 0])];
+    let gap = [segment(1, 0, 0, 0), segment(0, 301, 2_000, 0), segment(4, 7_000, 50, 8), segment(0x80, 9_000, 0, 0)];
+    let all = orders.into_iter().chain([gap.concat()]);
+    all.enumerate()
+        .map(|(nth, ops)| [&[nth as u8, 255, 11, 0, 255 * (nth as u8 & 1), 250], &ops[..]].concat())
         .collect()
 }
 

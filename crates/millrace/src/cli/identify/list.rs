@@ -25,7 +25,7 @@ struct Inner {
     format: Format,
     begun: u32,
     ended: u64,
-    open: HashMap<u32, Told>,
+    open: HashMap<u32, Box<Told>>,
     /// The rows of the table, by number.
     rows: First<u32, Told>,
     /// The first error; nothing is written behind it.
@@ -42,14 +42,23 @@ struct Told {
     confidence: Option<&'static str>,
     how: Option<&'static str>,
     payloads: u16,
-    name: Option<String>,
-    alpn: Option<String>,
+    name: Option<Box<[u8]>>,
+    alpn: Option<Box<[u8]>>,
 }
+
+/// The most memory of a row, in bytes: two names of applications, a name and an ALPN, each with what the allocator adds, and its places in
+/// the table of open sessions while that grows.
+const ROW_MAX: usize = size_of::<Told>() + 2 * 64 + 256 + 32 + 5 * 32 + 6 * 24;
 
 impl List {
     pub(super) fn new(format: Format, top: usize) -> Self {
         let (open, rows) = (HashMap::new(), First::new(top));
         Self(Arc::new(Mutex::new(Inner { format, begun: 0, ended: 0, open, rows, failure: None })))
+    }
+
+    /// The most memory that the rows of `sessions` open sessions take, in bytes.
+    pub(super) const fn memory_max(sessions: usize) -> usize {
+        sessions * ROW_MAX
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -88,7 +97,7 @@ impl Rows for List {
             name: None,
             alpn: None,
         };
-        inner.open.insert(number, told);
+        inner.open.insert(number, Box::new(told));
         number
     }
 
@@ -100,8 +109,8 @@ impl Rows for List {
         told.confidence = row.told.map(|told| told.confidence.name());
         told.how = row.told.map(|told| told.how.name());
         told.payloads = row.payloads;
-        told.name = row.names.main().map(|(_, name)| plain(name));
-        told.alpn = row.names.get(functions::identify::NameKind::Alpn).map(plain);
+        told.name = row.names.main().map(|(_, name)| name.into());
+        told.alpn = row.names.get(functions::identify::NameKind::Alpn).map(Into::into);
     }
 
     fn end(&self, number: u32) {
@@ -109,7 +118,7 @@ impl Rows for List {
         let Some(told) = inner.open.remove(&number) else { return };
         inner.ended += 1;
         let line = match inner.format {
-            Format::Text => return inner.rows.add(told.number, told),
+            Format::Text => return inner.rows.add(told.number, *told),
             Format::Csv if inner.ended == 1 => format!("{CSV_HEAD}\n{}", told.csv()),
             Format::Csv => told.csv(),
             Format::Jsonl => told.json().to_string(),
@@ -123,8 +132,8 @@ impl Rows for List {
 }
 
 /// A name as text: bytes that aren't printable ASCII become escapes, so that a name can't steer a terminal.
-fn plain(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
+fn plain(name: Option<&[u8]>) -> Option<String> {
+    name.map(|name| name.escape_ascii().to_string())
 }
 
 const CSV_HEAD: &str = "session,began,protocol,source,source_port,destination,destination_port,application,inside,\
@@ -159,8 +168,8 @@ impl Told {
             self.confidence.unwrap_or_default(),
             self.how.unwrap_or_default(),
             self.payloads,
-            text(&self.name),
-            text(&self.alpn)
+            text(&plain(self.name.as_deref())),
+            text(&plain(self.alpn.as_deref()))
         )
     }
 
@@ -171,7 +180,7 @@ impl Told {
             "source": source.address.to_string(), "source_port": source.port,
             "destination": destination.address.to_string(), "destination_port": destination.port,
             "application": self.application, "inside": self.inside, "confidence": self.confidence, "told_by": self.how,
-            "payloads": self.payloads, "name": self.name, "alpn": self.alpn,
+            "payloads": self.payloads, "name": plain(self.name.as_deref()), "alpn": plain(self.alpn.as_deref()),
         })
     }
 }
@@ -212,7 +221,7 @@ fn table(rows: &[Told], all: u64) -> String {
             text(told.confidence),
             text(told.how),
             count(told.payloads.into()),
-            text(told.name.as_deref()),
+            text(plain(told.name.as_deref()).as_deref()),
         ]);
     }
     let mut text = sheet.lines(0);

@@ -37,7 +37,9 @@ struct Inner {
     format: Format,
     begun: u64,
     ended: u64,
-    open: HashMap<u64, Transcript>,
+    open: HashMap<u64, Box<Transcript>>,
+    /// Events of all open sessions.
+    events: usize,
     /// The rows of the table, by number.
     rows: First<u64, Transcript>,
     /// The first error; nothing is written behind it.
@@ -60,17 +62,32 @@ struct Heard {
     gap_bytes: u64,
     deviations: u64,
     ended: bool,
-    /// Gaps and deviations for the index, at most [`EVENTS_MAX`].
-    events: Vec<Value>,
+    /// Gaps and deviations for the index with their offsets, at most [`EVENTS_MAX`].
+    events: Vec<(u64, Event)>,
 }
 
 /// The events of a side that the index tells one by one.
 const EVENTS_MAX: usize = 10_000;
 
+/// The events of all sessions that have not ended, which wait for the index. Further ones are only counted.
+const OPEN_EVENTS_MAX: usize = 1 << 20;
+
+/// The most memory of a row, in bytes, with its places in the table of open sessions while that grows.
+const ROW_MAX: usize = size_of::<Transcript>() + 32 + 6 * 24;
+
 impl Transcripts {
     pub(super) fn new(output: Option<Output>, format: Format, top: usize) -> Self {
         let (open, rows) = (HashMap::new(), First::new(top));
-        Self(Arc::new(Mutex::new(Inner { output, format, begun: 0, ended: 0, open, rows, failure: None })))
+        let inner = Inner { output, format, begun: 0, ended: 0, open, events: 0, rows, failure: None };
+        Self(Arc::new(Mutex::new(inner)))
+    }
+
+    /// The most memory that the rows of `sessions` open sessions take, in bytes.
+    pub(super) fn memory_max(&self, sessions: usize) -> usize {
+        // A list has up to twice as much room as it has events, and four times while it grows, or four from the start.
+        let lists = 2 * sessions * 4 * size_of::<(u64, Event)>();
+        let events = 3 * OPEN_EVENTS_MAX * size_of::<(u64, Event)>() + lists;
+        sessions * ROW_MAX + if self.lock().output.is_some() { events } else { 0 }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -82,7 +99,8 @@ impl Transcripts {
         let inner = &mut *self.lock();
         inner.begun += 1;
         let number = inner.begun;
-        inner.open.insert(number, Transcript { number, session: *session, sides: Default::default() });
+        let transcript = Transcript { number, session: *session, sides: Default::default() };
+        inner.open.insert(number, Box::new(transcript));
         number
     }
 
@@ -101,25 +119,20 @@ impl Transcripts {
 
     /// Adds what happened to a side.
     pub(super) fn note(&self, number: u64, side: usize, event: Event) {
-        let Inner { open, output, .. } = &mut *self.lock();
+        let Inner { open, output, events, .. } = &mut *self.lock();
         let Some(transcript) = open.get_mut(&number) else { return };
         let heard = &mut transcript.sides[side];
-        let at = heard.bytes;
-        let told = match event {
-            Event::Gap(Gap { len, end }) => {
+        match event {
+            Event::Gap(Gap { len, .. }) => {
                 heard.gaps += 1;
                 heard.gap_bytes += u64::from(len);
-                json!({ "side": SIDES[side], "at": at, "gap": len, "because": because(end) })
             }
-            Event::Deviation(Deviation { ahead, len, takes_new }) => {
-                heard.deviations += 1;
-                let heard = if takes_new { "second" } else { "first" };
-                json!({ "side": SIDES[side], "at": at + u64::from(ahead), "deviation": len, "heard": heard })
-            }
+            Event::Deviation(_) => heard.deviations += 1,
             Event::End => return heard.ended = true,
-        };
-        if output.is_some() && heard.events.len() < EVENTS_MAX {
-            heard.events.push(told);
+        }
+        if output.is_some() && heard.events.len() < EVENTS_MAX && *events < OPEN_EVENTS_MAX {
+            *events += 1;
+            heard.events.push((heard.bytes, event));
         }
     }
 
@@ -127,6 +140,7 @@ impl Transcripts {
     pub(super) fn end(&self, number: u64) {
         let inner = &mut *self.lock();
         let Some(transcript) = inner.open.remove(&number) else { return };
+        inner.events -= transcript.sides.iter().map(|side| side.events.len()).sum::<usize>();
         inner.ended += 1;
         if inner.failure.is_none()
             && let Err(error) = inner.tell(transcript)
@@ -155,13 +169,14 @@ impl Transcripts {
 }
 
 impl Inner {
-    fn tell(&mut self, transcript: Transcript) -> Result<(), Failed> {
+    fn tell(&mut self, mut transcript: Box<Transcript>) -> Result<(), Failed> {
         if let Some(output) = &mut self.output {
             output.index(&transcript)?;
         }
+        transcript.sides.iter_mut().for_each(|side| side.events = Vec::new());
         let line = match self.format {
             Format::Text => {
-                self.rows.add(transcript.number, transcript);
+                self.rows.add(transcript.number, *transcript);
                 return Ok(());
             }
             Format::Csv if self.ended == 1 => format!("{CSV_HEAD}\n{}\n", transcript.csv()),
@@ -176,6 +191,19 @@ const SIDES: [&str; 2] = ["client", "server"];
 
 const CSV_HEAD: &str = "stream,began,client,client_port,server,server_port,client_bytes,server_bytes,\
     gaps,gap_bytes,deviations,client_ended,server_ended";
+
+/// An event of a side for the index.
+fn told(side: usize, (at, event): (u64, Event)) -> Value {
+    let side = SIDES[side];
+    match event {
+        Event::Gap(Gap { len, end }) => json!({ "side": side, "at": at, "gap": len, "because": because(end) }),
+        Event::Deviation(Deviation { ahead, len, takes_new }) => {
+            let heard = if takes_new { "second" } else { "first" };
+            json!({ "side": side, "at": at + u64::from(ahead), "deviation": len, "heard": heard })
+        }
+        Event::End => json!({ "side": side, "at": at, "end": true }),
+    }
+}
 
 const fn because(end: End) -> &'static str {
     match end {
@@ -339,7 +367,8 @@ impl Output {
                 row[format!("{}_file", SIDES[side])] = file(transcript.number, side).into();
             }
         }
-        row["events"] = transcript.sides.iter().flat_map(|side| side.events.iter().cloned()).collect();
+        let events = transcript.sides.iter().enumerate();
+        row["events"] = events.flat_map(|(side, heard)| heard.events.iter().map(move |one| told(side, *one))).collect();
         writeln!(self.index, "{row}").map_err(|error| self.failed(&error))
     }
 
