@@ -321,7 +321,9 @@ impl Side {
         }
         if fin {
             self.flags |= ENDED;
-            hear(Event::End);
+            if !hear(Event::End) {
+                self.flags |= DEAF;
+            }
         }
     }
 
