@@ -5,10 +5,10 @@ use std::fs;
 
 use millrace_stream::{BLOCK_BYTES, Budget, Kept, Limits, Policy, Pool, Segment, Side};
 
-/// This process's anonymous memory, in bytes.
+/// This process's anonymous memory, in bytes. `status` would have it, too, but not exactly.
 fn anonymous() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() << 10
 }
 
@@ -40,7 +40,8 @@ fn pools_that_are_full_in_turn_take_no_more_than_the_budget() {
     }
     let most = budget.memory_max(pools.len());
     let taken = anonymous() - before;
-    assert!(taken <= most, "{taken} bytes, of {most}");
+    // The other test runs in this process, too.
+    assert!(taken <= most + (256 << 10), "{taken} bytes, of {most}");
     // The bound is no wild guess either.
     assert!(budget.bytes() < taken && most < 2 * budget.bytes(), "{taken} bytes, of {most}");
 }
