@@ -3,7 +3,8 @@
 /// Which of two copies of bytes a receiver takes, if neither was handed to the application yet.
 ///
 /// Source: Shankar and Paxson, "Active Mapping" (IEEE S&P 2003), extended by Novak and Sturges, "Target-Based TCP Stream Reassembly" (2007);
-/// [`Linux`](Self::Linux) was also asked of Linux 6.18.
+/// [`Linux`](Self::Linux) was also asked of the running kernel. It differs where a kernel merges a segment with the one directly before it, if
+/// their memory allows it: both then count as one that begins earlier. Here segments count as they were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The copy of the segment that begins earlier; of two that begin together, that of the longer one; of equal ones, the first.

@@ -12,6 +12,7 @@ mod dropped;
 mod efsm;
 mod flows;
 mod folder;
+mod hostile;
 mod identify;
 mod memory;
 mod new;
