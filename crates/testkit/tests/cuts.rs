@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex};
 
-use engine::{EngineKind, Inspect, Options, private_instance};
+use engine::{EngineKind, Options, private_instance};
 use functions::identify::{self, Identify};
 use functions::streams::{Direction, Hearing, STREAM_KEYS, Said, Session, StreamConfig, StreamFunction, Streams};
 use functions::{Catalogued, stream_match};

@@ -44,7 +44,8 @@ struct Told {
 
 impl Told {
     fn hear(&mut self, event: Event<'_>, sent: &Sent) -> bool {
-        assert!(!self.ended && !self.deaf, "{event:?} after the last");
+        let is_again = matches!(event, Event::Again(_));
+        assert!(!self.deaf && (!self.ended || is_again), "{event:?} after the last");
         match event {
             Event::Data(bytes) => {
                 assert!(!bytes.is_empty());
@@ -60,6 +61,14 @@ impl Told {
                 self.gaps += u64::from(gap.len);
             }
             Event::Deviation(deviation) => assert!(deviation.len > 0),
+            Event::Again(again) => {
+                let behind = self.bytes + self.gaps - again.offset;
+                assert!((1..=behind).contains(&(again.bytes.len() as u64)), "{again:?}");
+                let first = self.next.wrapping_sub(behind as u32);
+                for (at, byte) in (0..).zip(again.bytes) {
+                    assert!(sent.has(first.wrapping_add(at), *byte), "{byte} never came again");
+                }
+            }
             Event::End => self.ended = true,
         }
         self.wanted = self.wanted.saturating_sub(1);
@@ -132,7 +141,7 @@ fn ends_as_foreseen(side: &mut Side, told: &mut Told, pool: &Pool, sent: &Sent) 
     let note = |all: &mut Vec<Option<u8>>, ends: &mut bool, event: Event<'_>| match event {
         Event::Data(bytes) => all.extend(bytes.iter().copied().map(Some)),
         Event::Gap(gap) => all.extend((0..gap.len).map(|_| None)),
-        Event::Deviation(_) => {}
+        Event::Deviation(_) | Event::Again(_) => {}
         Event::End => *ends = true,
     };
     told.wanted = u32::MAX;
