@@ -223,7 +223,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             (None, _) => again.and_then(|segment| flow.way_of(from, &segment)),
         };
         if meta.is_segment() && flow.connection.is_over() {
-            self.conclude_session(cx, flow, true)?;
+            self.conclude_session(cx, flow)?;
         }
         Ok(match (flow.verdict(), port) {
             (Verdict::Forward(_), Some(port)) => Verdict::Forward(port),
@@ -285,12 +285,11 @@ impl<F: SharedStreamFunction> Streams<F> {
         }
     }
 
-    /// Ends the streams of a session, and closes it if that wasn't done. What waits is heard first, or let go.
+    /// Ends the streams of a session, and closes it if that wasn't done.
     pub(super) fn conclude_session<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
-        is_heard: bool,
     ) -> Step<(), M> {
         if flow.is_closed {
             return Ok(());
@@ -306,9 +305,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             conflict: None,
         };
         for (side, from) in sides.iter_mut().zip(DIRECTIONS) {
-            if is_heard {
-                side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
-            }
+            side.end(&pools.early, &mut |heard: Heard<'_>| self.tell(&mut call, from, heard));
             side.let_go(&pools.early);
             call.keeper.close(from);
         }
