@@ -123,6 +123,7 @@ impl Sidejacking {
         })?;
         if judged == Some(true) && self.config.block {
             cx.drop(SIDEJACKED);
+            return Ok(Some(Body::Rest));
         }
         Ok(Some(body))
     }

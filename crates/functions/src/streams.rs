@@ -264,7 +264,7 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         if !is_valid {
             let (judged, is_new) = self.judge(cx.now(), flow, meta);
             if is_new {
-                self.conclude_session(cx, flow, true)?;
+                self.conclude_session(cx, flow)?;
                 let session = Session { tuple: meta.observation.tuple(), began: cx.now() };
                 flow.begin_anew(self.function.open(&session));
             }
@@ -289,8 +289,7 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         if Self::SHARES && flow.is_in_pools() {
             M::irrevocable(&mut cx.tx)?;
         }
-        // What sessions share changes with packets alone, so that it is the same whenever a flow ends.
-        self.conclude_session(cx, &mut flow, !Self::SHARES)
+        self.conclude_session(cx, &mut flow)
     }
 
     fn conclude<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<Self::Flow, M> {

@@ -238,7 +238,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             (None, _) => again.and_then(|segment| flow.way_of(from, &segment)),
         };
         if meta.is_tcp() && flow.connection.is_over() {
-            self.conclude_session(cx, flow, true)?;
+            self.conclude_session(cx, flow)?;
         }
         Ok(match (flow.verdict(), wishes.refused, port) {
             (Verdict::Forward(_), Some(reason), _) => Verdict::Drop(Reason::own(reason)),
@@ -305,12 +305,11 @@ impl<F: SharedStreamFunction> Streams<F> {
         }
     }
 
-    /// Ends the streams of a session, and closes it if that wasn't done. What waits is heard first, or let go.
+    /// Ends the streams of a session, and closes it if that wasn't done.
     pub(super) fn conclude_session<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
-        is_heard: bool,
     ) -> Step<(), M> {
         if flow.is_closed {
             return Ok(());
@@ -326,9 +325,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             conflict: None,
         };
         flow.sentence = self.finish(call, sides, |side, mut hear| {
-            if is_heard {
-                side.end(&pools.early, &mut hear);
-            }
+            side.end(&pools.early, &mut hear);
             side.let_go(&pools.early);
         })?;
         flow.kept.iter_mut().for_each(|kept| kept.let_go(&pools.kept));

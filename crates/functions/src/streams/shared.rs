@@ -11,7 +11,7 @@ use super::{Direction, Hearing, Portion, Said, Session, StreamFunction, Tallies}
 /// A function over streams whose sessions share state. It is written as a [`StreamFunction`] is; besides, it reaches what sessions share by
 /// an [`Access`], and passes conflicts on with `?`. A call may be repeated after a conflict, then with the session's state as it was before.
 ///
-/// [`close`](Self::close) has no access, so what sessions share never depends on when a silent session is ended.
+/// What waits at the end of a run is not heard, since that would change what sessions share.
 pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
     /// The state of a session, as plain data.
     type Flow: Flow;

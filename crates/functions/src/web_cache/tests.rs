@@ -272,6 +272,16 @@ fn a_head_that_is_too_long_ends_its_side() {
 }
 
 #[test]
+fn a_response_to_head_has_no_body() {
+    let mut bench = Bench::new("");
+    bench.ask("HEAD /x", "Host: a\r\n");
+    bench.ask("GET /y", "Host: a\r\n");
+    let both = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nHTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\n";
+    bench.tell(Said::Data(Direction::Reply, both));
+    assert!(!bench.is_kept("/x") && bench.is_kept("/y"));
+}
+
+#[test]
 fn servers_ask_nothing_and_clients_answer_nothing() {
     let mut bench = Bench::new("");
     bench.get("/x", "Cache-Control: max-age=60\r\n");

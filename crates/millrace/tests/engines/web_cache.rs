@@ -77,7 +77,7 @@ const RESPONSES: [&str; 19] = [
     "",
     "Cache-Control: max-age=99999\r\n",
 ];
-const METHODS: [&str; 8] = ["GET", "GET", "GET", "GET", "GET", "HEAD", "POST", "DELETE"];
+const METHODS: [&str; 8] = ["GET", "GET", "GET", "GET", "GET", "OPTIONS", "POST", "DELETE"];
 const STATUS: [&str; 8] =
     ["200 OK", "200 OK", "200 OK", "404 Not Found", "206 Part", "304 Not Modified", "100 Continue", "500 Oh"];
 
@@ -247,22 +247,27 @@ fn every_engine_knows_the_same() {
 }
 
 /// Real browsing, and the same again at once, an hour, a day and a year later. The figures are those of a script over the heads that
-/// tshark sees.
+/// tshark sees. One of its requests is behind a gap that the tracker doesn't follow.
 #[test]
 fn real_pages_are_kept_as_they_say() {
     let subject = captures::shared().and_then(|folder| read(&folder.join("apps/sanders__http_espn.pcapng")));
     let Some(subject) = subject else { return println!("SKIPPED (no ../shared/traces)") };
-    for (later, hits) in [(0, 46), (3_600, 38), (86_400, 38), (365 * 86_400, 0)] {
+    for (later, hits) in [(0, 45), (3_600, 37), (86_400, 37), (365 * 86_400, 0)] {
         let mut driver = Driver::new(configured("longest = 315360000"));
-        for round in [0, later] {
+        for (round, mark) in [(0, 0), (later, 0x80)] {
             for (packet, bytes) in subject.trace.iter() {
-                let parsed = packet::parse(packet.link, bytes, packet.wire_len, 0);
-                driver.packet(Nanos(packet.time.0 + round * SECOND), parsed.as_ref(), bytes);
+                let (mut bytes, parsed) = (bytes.to_vec(), packet::parse(packet.link, bytes, packet.wire_len, 0));
+                // Of other hosts, since these are other connections.
+                for at in parsed.iter().flat_map(|headers| [12, 16].map(|at| usize::from(headers.network_offset) + at))
+                {
+                    bytes[at] ^= mark;
+                }
+                let parsed = packet::parse(packet.link, &bytes, packet.wire_len, 0);
+                driver.packet(Nanos(packet.time.0 + round * SECOND), parsed.as_ref(), &bytes);
             }
         }
         let report = driver.report().expect("it has a report");
-        let names =
-            ["hits", "misses", "incomplete head", "responses indexed", "no lifetime", "no-cache", "vary", "stale"];
-        assert_eq!(reported(&report, &names), [hits, 120 - hits, 0, 92, 6, 6, 14, 2], "{later} seconds later");
+        let names = ["hits", "misses", "no-store", "responses indexed", "no lifetime", "no-cache", "vary", "stale"];
+        assert_eq!(reported(&report, &names), [hits, 120 - hits, 4, 90, 6, 6, 14, 0], "{later} seconds later");
     }
 }
