@@ -9,13 +9,14 @@ mod conversation;
 mod hearing;
 mod keeper;
 mod meta;
+mod parts;
 
 use core::fmt::Debug;
 
 use memory::Memory;
 use nf::{
     Context, Description, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Reason, Report,
-    Sizing, Step, Verdict,
+    Sizing, Stages, Step, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos};
 use stream::{Budget, Limits, Policy, Pool};
@@ -25,6 +26,7 @@ pub use self::config::{STREAM_KEYS, StreamConfig, StreamKeys};
 pub use self::conversation::Conversation;
 pub use self::hearing::{Beginning, Hearing, Said, Tallies};
 pub use self::meta::Portion;
+use self::parts::Script;
 pub use crate::tracking::Direction;
 use crate::tracking::{Cause, Outcome, Rules};
 
@@ -44,6 +46,9 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// How many bytes of the beginning of each side are kept, at most [`BEGINNING_MAX`], while the function listens to that side.
     /// [`Hearing::beginnings`] has them.
     const KEEPS: usize = 0;
+
+    /// False if the function hears nothing at all: then no stream is reassembled.
+    const LISTENS: bool = true;
 
     /// The number of counters that [`Hearing::count`] may name.
     fn counters(&self) -> usize {
@@ -127,6 +132,12 @@ impl<F: StreamFunction> Streams<F> {
         self.budget.bytes()
     }
 
+    /// The same with another function.
+    fn with<G>(&self, function: G) -> Streams<G> {
+        let Self { rules, policy, limits, ref budget, sizing, .. } = *self;
+        Streams { function, rules, policy, limits, budget: Budget::new(budget.bytes()), sizing }
+    }
+
     /// Decides on a packet off the fast path. The second value is true if the packet begins a new connection between the same ports.
     #[inline(never)]
     fn judge(&self, now: Nanos, flow: &mut Conversation<F::Flow>, meta: &Portion) -> (Result<Outcome, Cause>, bool) {
@@ -168,6 +179,14 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
 
     fn sizing(&self) -> Sizing {
         self.sizing
+    }
+
+    /// Tracking alone, then with reassembly.
+    fn stages<S: Stages>(&self, packets: usize, stages: &mut S) {
+        let script = Script::new(packets);
+        stages.stage("track", self.with(parts::Deaf(self.function.clone())));
+        stages.rehearse(self.with(parts::Recorded::new(self.function.clone(), &script)));
+        stages.stage("reassemble", self.with(parts::Scripted::new(self.function.clone(), &script)));
     }
 
     fn shared<M: Memory>(&self, _memory: &M) -> Pools {
@@ -214,7 +233,7 @@ impl<F: StreamFunction> NetworkFunction for Streams<F> {
                 return Ok(flow.verdict());
             }
         }
-        if flow.listens() {
+        if F::LISTENS && flow.listens() {
             self.listen(cx.shared, cx.counts(), cx.now(), flow, meta, cx.frame());
         }
         Ok(flow.verdict())

@@ -238,7 +238,7 @@ impl<F: StreamFunction> Streams<F> {
         now: Nanos,
         flow: &mut Conversation<F::Flow>,
     ) {
-        if flow.is_closed {
+        if flow.is_closed || !F::LISTENS {
             return;
         }
         let mut cx = Hearing::new(now, counts);
