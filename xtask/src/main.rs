@@ -38,6 +38,10 @@ cargo xtask results shared-state [--fresh] [--quick] [FOLDER]
 cargo xtask results efsm [--fresh] [--quick] [FOLDER]
                              measure pipelines of stages (figures 4, 6 and 7 of the Open Packet Processor) and write
                              docs/results/efsm.md
+cargo xtask results l2-l7 [--fresh] [--quick] [FOLDER]
+                             measure layers 2 to 7 (tables 1 to 6 and figure 5 of Wang and others) over the shared captures and
+                             write docs/results/l2-l7.md (five minutes). All result pages take --program=FILE to measure a program
+                             that is built already
 cargo xtask bench tables [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
                              compare our flow tables with DPDK's rte_hash (needs libdpdk-dev) and the standard map
 ";
@@ -55,15 +59,18 @@ fn main() -> ExitCode {
         ["package"] => publish::check(),
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", page @ ("scr" | "shared-state" | "efsm"), rest @ ..] => match results::Options::read(rest) {
-            Some(options) if *page == "scr" => results::scr(&options),
-            Some(options) if *page == "efsm" => results::efsm::make(&options),
-            Some(options) => results::shared_state::make(&options),
-            None => {
-                eprint!("{HELP}");
-                return ExitCode::from(2);
+        ["results", page @ ("scr" | "shared-state" | "efsm" | "l2-l7"), rest @ ..] => {
+            match results::Options::read(rest) {
+                Some(options) if *page == "scr" => results::scr(&options),
+                Some(options) if *page == "l2-l7" => results::l2_l7::make(&options),
+                Some(options) if *page == "efsm" => results::efsm::make(&options),
+                Some(options) => results::shared_state::make(&options),
+                None => {
+                    eprint!("{HELP}");
+                    return ExitCode::from(2);
+                }
             }
-        },
+        }
         ["readme"] => readme::run(readme::Built::No).map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -5,6 +5,7 @@
 mod claims;
 mod disturbance;
 pub(crate) mod efsm;
+pub(crate) mod l2_l7;
 mod page;
 mod paper;
 mod plot;
@@ -47,16 +48,21 @@ pub(crate) struct Options {
     fresh: bool,
     /// The folder for the page, if not `docs/results`.
     to: Option<PathBuf>,
+    /// The program to measure, if it isn't built here.
+    program: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads the command's arguments, in any order; `None` for unknown ones.
     pub(crate) fn read(arguments: &[&str]) -> Option<Self> {
-        let mut options = Self { extent: Extent::Full, fresh: false, to: None };
+        let mut options = Self { extent: Extent::Full, fresh: false, to: None, program: None };
         for argument in arguments {
             match *argument {
                 "--quick" => options.extent = Extent::Quick,
                 "--fresh" => options.fresh = true,
+                program if program.starts_with("--program=") && options.program.is_none() => {
+                    options.program = program.strip_prefix("--program=").map(PathBuf::from);
+                }
                 folder if !folder.starts_with('-') && options.to.is_none() => options.to = Some(folder.into()),
                 _ => return None,
             }
@@ -101,9 +107,14 @@ struct Gathered {
 /// Runs everything that isn't cached under this name from an earlier call, or everything if `fresh`.
 fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let start = Instant::now();
-    cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
     let target = target();
-    let program = target.join("release/millrace");
+    let program = match &options.program {
+        Some(program) => program.canonicalize().with_context(|| format!("{} can't be found", program.display()))?,
+        None => {
+            cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
+            target.join("release/millrace")
+        }
+    };
     let folder = target.join("results").join(name).join(if options.is_quick() { "quick" } else { "full" });
     if options.fresh {
         RunCache::clear(&folder)?;
@@ -309,7 +320,11 @@ fn json(program: &Path, run: &Run, stop: &AtomicBool) -> Result<Option<Value>> {
         return Ok(None);
     }
     ensure!(status.success(), "millrace {line} failed:\n{}", String::from_utf8_lossy(&said));
-    serde_json::from_slice(&printed).map(Some).with_context(|| format!("millrace {line} printed no JSON"))
+    let parsed = match run.arguments.iter().any(|word| word == "jsonl") {
+        true => serde_json::Deserializer::from_slice(&printed).into_iter().collect::<Result<_, _>>().map(Value::Array),
+        false => serde_json::from_slice(&printed),
+    };
+    parsed.map(Some).with_context(|| format!("millrace {line} printed no JSON"))
 }
 
 #[cfg(test)]

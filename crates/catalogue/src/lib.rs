@@ -24,6 +24,7 @@ use engine::carrier::{Outer, Shape};
 use engine::{Control, EngineError, EngineKind, MemoryMax, Options, Outcome, Running, SequencedTotal, Tables};
 use functions::{Catalogued, Visitor};
 use lab::conformance::{self, Plan, Verified};
+use lab::path::{Path, PathPlan};
 use lab::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
 use memory::Weighed;
 use nf::{Description, Fates, Flow, Function, KeyOf, PacketSet, Reason, Recipe, Report, Sizing};
@@ -305,6 +306,12 @@ pub trait Program: Send + Sync {
     /// The recipes: configuration keys that reduce conflicts.
     fn recipes(&self) -> &'static [Recipe];
 
+    /// Measures what each stage of a packet's path takes; see [`lab::path`].
+    ///
+    /// # Errors
+    /// The traffic can't be read.
+    fn path(&self, plan: &PathPlan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Path, BenchError>;
+
     /// Measures it under each engine; see [`lab::bench`].
     ///
     /// # Errors
@@ -489,6 +496,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn recipes(&self) -> &'static [Recipe] {
         N::DESCRIPTION.recipes
+    }
+
+    fn path(&self, plan: &PathPlan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Path, BenchError> {
+        Path::measure(&self.0, plan, progress)
     }
 
     fn bench(

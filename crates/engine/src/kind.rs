@@ -4,6 +4,8 @@ use core::fmt;
 
 use nf::{Description, Sharing};
 
+use crate::options::Cuts;
+
 /// An engine: a parallel strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
@@ -90,11 +92,11 @@ impl EngineKind {
         matches!(self, Self::RssPlusPlus | Self::Hybrid)
     }
 
-    /// The number of cores of `cores` that step packets. Under `pipeline` on several cores, the first core only reads and steers.
+    /// The number of cores of `cores` that step packets. Under `pipeline` on several cores, those of the last stage.
     #[must_use]
-    pub const fn stepping(self, cores: usize) -> usize {
+    pub const fn stepping(self, cores: usize, cuts: Cuts) -> usize {
         match self {
-            Self::Pipeline if cores > 1 => cores - 1,
+            Self::Pipeline if cores > 1 => cores - cuts.ahead(),
             Self::Pipeline
             | Self::Sequential
             | Self::Shared
@@ -112,12 +114,12 @@ impl EngineKind {
         matches!(self, Self::Sequential | Self::Shared | Self::Rss | Self::Transactional)
     }
 
-    /// How many tables of the function's full size the engine builds for `cores` cores. A shard of `rss` may have to hold nearly all flows;
+    /// How many tables of the function's full size the engine builds for `cores` cores at most. A shard of `rss` may have to hold nearly all flows;
     /// a bucket's shard need not.
     #[must_use]
     pub const fn tables(self, cores: usize) -> usize {
         match self {
-            Self::Rss | Self::Transactional | Self::Scr | Self::Pipeline => self.stepping(cores),
+            Self::Rss | Self::Transactional | Self::Scr | Self::Pipeline => self.stepping(cores, Cuts::Parse),
             Self::Sequential | Self::Shared => 1,
             // The tables of buckets leave room for an uneven hash. For small tables that doubles the memory.
             Self::RssPlusPlus | Self::Hybrid => 2,

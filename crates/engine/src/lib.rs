@@ -103,7 +103,7 @@ pub use history::log::{Block, Boundary, Event, Log, OwnedRecord, Record, Stretch
 pub use history::moves::{Elephant, Move, Moves, What};
 pub use history::{carrier, recovery};
 pub use kind::{EngineKind, Guarantee};
-pub use options::{EPOCH, Options};
+pub use options::{Cuts, EPOCH, Options};
 pub use placement::private::Private;
 pub use placement::replay_order::ReplayOrder;
 pub use placement::sharded::Sharded;
@@ -117,8 +117,8 @@ pub use run::instance::{
     sharded_instance, shared_instance, transacted_instance,
 };
 pub use run::{
-    Control, CoreProgress, CoreRun, Feed, Mail, MemoryMax, Outcome, Recovery, Running, SequencedTotal, drive,
-    memory_max, processors, resolve, run, run_cores, run_sequenced, sequence, start,
+    Control, CoreProgress, CoreRun, Feed, Mail, MemoryMax, Outcome, Piped, Recovery, Running, SequencedTotal, drive,
+    memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence, start,
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;

@@ -37,9 +37,63 @@ pub struct Options {
     pub link: Option<Link>,
     /// True to record which transactions conflict.
     pub profile: bool,
+    /// Where `pipeline` cuts a packet's path into stages.
+    pub cuts: Cuts,
     /// True if another configuration may [take over](crate::Running::reload) under which packet sets share state: `shared` and
     /// `transactional` then begin as if they did.
     pub may_share: bool,
+}
+
+/// Where `pipeline` cuts a packet's path into stages. The path is: read, gather fragments, steer, parse, step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cuts {
+    /// Before parsing: two stages. The first core reads, gathers fragments and steers.
+    #[default]
+    Parse,
+    /// Before fragments are gathered: two stages. The first core only reads. There is one way, since fragments don't show where the
+    /// datagram goes.
+    Defragment,
+    /// At both places: three stages. The first core only reads, the second gathers fragments and steers.
+    Both,
+}
+
+impl Cuts {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Parse, Self::Defragment, Self::Both];
+
+    /// The number of stages.
+    #[must_use]
+    pub const fn stages(self) -> usize {
+        match self {
+            Self::Parse | Self::Defragment => 2,
+            Self::Both => 3,
+        }
+    }
+
+    /// The number of cores ahead of the ways, which step no packets.
+    #[must_use]
+    pub const fn ahead(self) -> usize {
+        self.stages() - 1
+    }
+
+    /// Checks that the stages fit `cores` cores. One core is no pipeline and fits all.
+    ///
+    /// # Errors
+    /// The reason why not, as a sentence.
+    pub fn accepts(self, cores: usize) -> Result<(), String> {
+        let stages = self.stages();
+        match self {
+            _ if cores == 1 => Ok(()),
+            Self::Defragment if cores > 2 => Err(format!(
+                "a pipeline that is cut before defragmentation has one way, and so two cores, not {cores}: only whole datagrams show \
+                 their way; cut before parsing, or take three stages"
+            )),
+            _ if cores < stages => Err(format!(
+                "a pipeline of {stages} stages needs {stages} cores or more, a core for each; this run has {cores}"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for Options {
@@ -55,6 +109,7 @@ impl Default for Options {
             replay_percent: REPLAY_PERCENT,
             link: None,
             profile: false,
+            cuts: Cuts::default(),
             may_share: false,
         }
     }

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use memory::Memory;
-use millrace_engine::{Control, EngineKind, Options, Outcome, Running, run, start};
+use millrace_engine::{Control, Cuts, EngineKind, Options, Outcome, Running, run, start};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Plain, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
-use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit};
+use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, Work};
 
 /// The ordering of all counters here.
 const ANY: Ordering = Ordering::SeqCst;
@@ -69,24 +69,55 @@ struct Pieces {
     count: u64,
     /// The number of the piece at which the input panics.
     breaks_at: u64,
+    /// The number of the piece at which the work on packets panics.
+    work_breaks_at: u64,
+    /// Decides which packets the work takes out of the stream; none if 0.
+    drops: u64,
+    /// The packets that the work has seen.
+    worked: Arc<AtomicU64>,
     /// The pieces read so far.
     read: AtomicU64,
     sent: Mutex<Vec<Seq>>,
 }
 
-struct Input<'a>(&'a Pieces);
+struct Input<'a> {
+    pieces: &'a Pieces,
+    /// `None` once another core does it.
+    work: Option<Work>,
+}
 
 struct Output<'a>(&'a Pieces);
 
 impl Pieces {
     fn new(count: u64) -> Self {
-        Self { count, breaks_at: u64::MAX, read: AtomicU64::new(0), sent: Mutex::default() }
+        let (breaks_at, work_breaks_at) = (u64::MAX, u64::MAX);
+        let (worked, read, sent) = (Arc::default(), AtomicU64::new(0), Mutex::default());
+        Self { count, breaks_at, work_breaks_at, drops: 0, worked, read, sent }
+    }
+
+    /// Takes packets out and numbers the others anew, as the gathering of fragments does.
+    fn work(&self) -> Work {
+        let (drops, breaks_at, worked) = (self.drops, self.work_breaks_at, Arc::clone(&self.worked));
+        let mut next = 0;
+        Box::new(move |batch| {
+            let seen = worked.fetch_add(batch.len() as u64, ANY);
+            assert!(seen < breaks_at.saturating_mul(8), "the work breaks down");
+            // Of some pieces nothing is left.
+            let of = |number: u64, every: u64| (number + drops).is_multiple_of(every);
+            let is_kept = |seq: u64| drops == 0 || !of(seq / 8, 5) && !of(seq * 31, 7);
+            batch.retain(|packet| is_kept(packet.seq.0));
+            for packet in batch.packets_mut() {
+                packet.seq = Seq(next);
+                next += 1;
+            }
+        })
     }
 }
 
 impl Port for &Pieces {
     fn open(&mut self, _: usize) -> Result<port::Opened<'_>, PortError> {
-        let (input, output) = (Box::new(Input(self)), Box::new(Output(self)));
+        let input = Input { pieces: self, work: Some(self.work()) };
+        let (input, output) = (Box::new(input), Box::new(Output(self)));
         Ok(port::Opened::Stream(Stream { input, output, order: port::Order::Sent }))
     }
 }
@@ -94,12 +125,13 @@ impl Port for &Pieces {
 impl Receive for Input<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
-        let number = self.0.read.load(ANY);
-        assert!(number != self.0.breaks_at, "the input breaks down");
-        if number == self.0.count {
+        let pieces = self.pieces;
+        let number = pieces.read.load(ANY);
+        assert!(number != pieces.breaks_at, "the input breaks down");
+        if number == pieces.count {
             return Ok(Received::End);
         }
-        self.0.read.store(number + 1, ANY);
+        pieces.read.store(number + 1, ANY);
         for source in 0..8 {
             let bytes = frame(source);
             let packet = Packet {
@@ -115,7 +147,14 @@ impl Receive for Input<'_> {
             };
             batch.push(packet, &bytes);
         }
+        if let Some(work) = &mut self.work {
+            work(batch);
+        }
         Ok(Received::Packets)
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        self.work.take()
     }
 }
 
@@ -137,11 +176,22 @@ fn frame(source: u8) -> Vec<u8> {
     frame
 }
 
-fn begin(cores: usize, gate: &Arc<Gate>, mut pieces: &Pieces, look: impl FnOnce(&Running<'_, Gate>)) -> Outcome {
-    let control = Control::default();
+/// The cuts, and numbers of cores that they fit.
+fn shapes() -> impl Iterator<Item = (Cuts, usize)> {
+    let all = Cuts::ALL.into_iter().flat_map(|cuts| (2..=5).map(move |cores| (cuts, cores)));
+    all.filter(|(cuts, cores)| cuts.accepts(*cores).is_ok())
+}
+
+fn begin(
+    (cuts, cores): (Cuts, usize),
+    gate: &Arc<Gate>,
+    mut pieces: &Pieces,
+    control: &Control,
+    look: impl FnOnce(&Running<'_, Gate>),
+) -> Outcome {
+    let options = Options { cuts, ..Options::default() };
     thread::scope(|scope| {
-        let running =
-            start(scope, Arc::clone(gate), EngineKind::Pipeline, cores, Options::default(), &mut pieces, &control);
+        let running = start(scope, Arc::clone(gate), EngineKind::Pipeline, cores, options, &mut pieces, control);
         // If the test fails, the run ends all the same, because the scope waits for it.
         let looked = catch_unwind(AssertUnwindSafe(|| look(&running)));
         if let Err(panic) = looked {
@@ -167,63 +217,109 @@ fn settled(pieces: &Pieces) -> u64 {
 }
 
 #[test]
-fn a_way_that_stalls_stops_the_reading_and_loses_nothing() {
-    for cores in 2..=5 {
+fn a_way_that_stalls_is_named_and_stops_the_reading_and_loses_nothing() {
+    for (cuts, cores) in shapes() {
+        let on = format!("{cuts:?} on {cores} cores");
         let (gate, pieces) = (Arc::new(Gate { is_open: AtomicBool::new(false) }), Pieces::new(2_000));
-        let outcome = begin(cores, &gate, &pieces, |running| {
+        let control = Control::default();
+        let outcome = begin((cuts, cores), &gate, &pieces, &control, |running| {
             let slots = 3 * cores as u64;
-            assert_eq!(settled(&pieces), slots, "on {cores} cores");
+            assert_eq!(settled(&pieces), slots, "{on}");
             assert!(pieces.sent.lock().expect("nobody panics").is_empty(), "the first piece is not whole");
             assert!(!running.has_ended());
+            let start = Instant::now();
+            let stalled = loop {
+                if let Some(core) = control.stalled() {
+                    break core;
+                }
+                assert!(start.elapsed() < Duration::from_secs(60), "nobody is named: {on}");
+                thread::yield_now();
+            };
+            assert!((cuts.ahead()..cores).contains(&stalled), "core {stalled} of {on}");
             gate.is_open.store(true, ANY);
         });
+        assert_eq!(control.stalled(), None, "{on}");
         assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{:?}", outcome.failure);
-        assert_eq!((outcome.counters.received, outcome.counters.forwarded), (16_000, 16_000), "on {cores} cores");
+        assert_eq!((outcome.counters.received, outcome.counters.forwarded), (16_000, 16_000), "{on}");
+        let idle = outcome.by_core[..cuts.ahead()].iter().map(|core| core.received).sum::<u64>();
+        assert_eq!(idle, 0, "cores ahead of the ways decide nothing: {on}");
         let sent = pieces.sent.lock().expect("nobody panics");
-        assert!(sent.iter().copied().eq((0..16_000).map(Seq)), "on {cores} cores");
+        assert!(sent.iter().copied().eq((0..16_000).map(Seq)), "{on}");
     }
 }
 
 #[test]
 fn a_stop_drains_what_waits_behind_a_stalled_way() {
-    let (gate, pieces) = (Arc::new(Gate { is_open: AtomicBool::new(false) }), Pieces::new(2_000));
-    let outcome = begin(3, &gate, &pieces, |running| {
-        let read = settled(&pieces);
-        running.stop();
-        gate.is_open.store(true, ANY);
-        let start = Instant::now();
-        while !running.has_ended() {
-            assert!(start.elapsed() < Duration::from_secs(60), "it never ends");
-            thread::yield_now();
-        }
-        // A free slot may be filled before the first stage sees the stop.
-        assert!(pieces.read.load(ANY) >= read);
-    });
-    assert!(outcome.interrupted && outcome.failure.is_none() && outcome.counters.add_up());
-    let read = pieces.read.load(ANY);
-    assert!(read < 2_000 && outcome.counters.forwarded == read * 8, "{read} pieces: {:?}", outcome.counters);
-    assert!(pieces.sent.lock().expect("nobody panics").iter().copied().eq((0..read * 8).map(Seq)));
+    for shape in [(Cuts::Parse, 3), (Cuts::Defragment, 2), (Cuts::Both, 4)] {
+        let (gate, pieces) = (Arc::new(Gate { is_open: AtomicBool::new(false) }), Pieces::new(2_000));
+        let outcome = begin(shape, &gate, &pieces, &Control::default(), |running| {
+            let read = settled(&pieces);
+            running.stop();
+            gate.is_open.store(true, ANY);
+            let start = Instant::now();
+            while !running.has_ended() {
+                assert!(start.elapsed() < Duration::from_secs(60), "it never ends");
+                thread::yield_now();
+            }
+            // A free slot may be filled before the first stage sees the stop.
+            assert!(pieces.read.load(ANY) >= read);
+        });
+        assert!(outcome.interrupted && outcome.failure.is_none() && outcome.counters.add_up());
+        let read = pieces.read.load(ANY);
+        assert!(read < 2_000 && outcome.counters.forwarded == read * 8, "{read} pieces: {:?}", outcome.counters);
+        assert!(pieces.sent.lock().expect("nobody panics").iter().copied().eq((0..read * 8).map(Seq)));
+    }
 }
 
 #[test]
 fn a_stage_that_breaks_down_holds_up_nobody() {
-    for cores in 2..=4 {
+    for (cuts, cores) in shapes() {
         let gate = Arc::new(Gate { is_open: AtomicBool::new(true) });
         let pieces = Pieces { breaks_at: 50, ..Pieces::new(2_000) };
-        let options = Options::default();
+        let options = Options { cuts, ..Options::default() };
         let broken = catch_unwind(AssertUnwindSafe(|| {
             run(Arc::clone(&gate), EngineKind::Pipeline, cores, &options, &mut &pieces, &Control::default())
         }));
         assert!(broken.is_err(), "the input's bug is not hidden");
 
+        // Work that panics on a core of its own.
+        let pieces = Pieces { work_breaks_at: 50, ..Pieces::new(2_000) };
+        let broken = catch_unwind(AssertUnwindSafe(|| {
+            run(Arc::clone(&gate), EngineKind::Pipeline, cores, &options, &mut &pieces, &Control::default())
+        }));
+        assert!(broken.is_err(), "the work's bug is not hidden");
+
         // A question that panics on the last way.
         let pieces = Pieces::new(u64::MAX);
         let broken = catch_unwind(AssertUnwindSafe(|| {
-            begin(cores, &gate, &pieces, |running| {
+            begin((cuts, cores), &gate, &pieces, &Control::default(), |running| {
                 let answers = running.ask(move |core, _| assert!(core + 1 < cores, "a bug in the question"));
                 assert_eq!(answers, None);
             })
         }));
         assert!(broken.is_err(), "the question's bug is not hidden");
+    }
+}
+
+/// What came out of a run: numbers and sources of packets, and the packets that the work saw.
+fn result_of(kind: EngineKind, shape: (Cuts, usize), pieces: &Pieces) -> (Vec<Seq>, u64, u64) {
+    let gate = Arc::new(Gate { is_open: AtomicBool::new(true) });
+    let options = Options { cuts: shape.0, ..Options::default() };
+    let outcome = run(gate, kind, shape.1, &options, &mut &*pieces, &Control::default()).expect("it can run");
+    assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{shape:?}: {:?}", outcome.failure);
+    (pieces.sent.lock().expect("nobody panics").clone(), outcome.counters.received, pieces.worked.load(ANY))
+}
+
+#[test]
+fn whichever_core_works_on_packets_the_same_come_out() {
+    for seed in 0..40 {
+        let pieces = |seed| Pieces { drops: seed, ..Pieces::new(60 + seed) };
+        let expected = result_of(EngineKind::Sequential, (Cuts::Parse, 1), &pieces(seed));
+        assert_eq!(expected.2, (60 + seed) * 8, "the work sees all packets once");
+        assert!(seed == 0 || expected.1 < expected.2, "it takes some out");
+        for shape in shapes() {
+            let got = result_of(EngineKind::Pipeline, shape, &pieces(seed));
+            assert!(got == expected, "{shape:?}, seed {seed}: {} of {} packets", got.0.len(), expected.0.len());
+        }
     }
 }

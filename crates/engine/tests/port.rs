@@ -376,7 +376,9 @@ fn frames_come_back_and_what_is_lost_has_a_name() {
                     "{kind}: what comes from 10.0.0.{source} goes across"
                 );
                 assert_eq!(*ttl, 63, "{kind}: it was rewritten");
-                let is_shared = opens == Opens::Stream && cores > 1;
+                // One way has whole pieces to itself.
+                let has_one_way = kind == EngineKind::Pipeline && cores == 2;
+                let is_shared = opens == Opens::Stream && cores > 1 && !has_one_way;
                 assert_eq!(*in_place, !is_shared, "{kind}: who alone has the frames writes to them");
             }
         });

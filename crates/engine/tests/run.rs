@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use memory::{Memory, Vector};
 use millrace_engine::{
-    Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
-    private_instance, run, sharded_instance,
+    Block, Control, Cuts, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker,
+    hash_of, private_instance, run, sharded_instance,
 };
 use nf::{
     Context, Description, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason, Sharing, Sizing, Step, Verdict,
@@ -198,7 +198,7 @@ fn packets_of_no_packet_set_go_around_the_cores() {
         }
         let outcome = go(kind, cores, &mut port, &Control::default());
         let received: Vec<_> = outcome.by_core.iter().map(|core| core.received).collect();
-        let stepping = kind.stepping(cores);
+        let stepping = kind.stepping(cores, Cuts::Parse);
         let even = [vec![0; cores - stepping], vec![600 / stepping as u64; stepping]].concat();
         assert_eq!(received, even, "{kind}");
     }

@@ -11,6 +11,7 @@ mod hearing;
 mod holding;
 mod keeper;
 mod meta;
+mod parts;
 mod shared;
 
 use alloc::sync::Arc;
@@ -19,7 +20,7 @@ use core::fmt::Debug;
 use memory::Memory;
 use nf::{
     Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet, Plain, Reason,
-    Report, Sizing, Step, Verdict,
+    Report, Sizing, Stages, Step, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos, Network};
 pub use stream::{Deviation, End, Gap};
@@ -53,6 +54,9 @@ pub trait StreamFunction: Clone + Debug + Send + Sync + 'static {
     /// How many bytes of a side can be held at a time, at most [`HELD_MAX`], by [`Hearing::hold`]. A function holds bytes or keeps
     /// beginnings, not both.
     const HOLDS: usize = 0;
+
+    /// False if the function hears nothing at all: then no stream is reassembled.
+    const LISTENS: bool = true;
 
     /// True if the function hears datagrams of UDP. If false, it has no sessions of UDP, and their packets are forwarded.
     const HEARS_UDP: bool = true;
@@ -161,6 +165,12 @@ impl<F: SharedStreamFunction> Streams<F> {
         &self.function
     }
 
+    /// The same with another function, and with pools of its own.
+    fn with<G>(&self, function: G) -> Streams<G> {
+        let Self { rules, policy, limits, ref storage, sizing, .. } = *self;
+        Streams { function, rules, policy, limits, storage: storage.anew(), sizing }
+    }
+
     /// Decides on a packet off the fast path. The second value is true if the packet begins a new connection between the same ports.
     #[inline(never)]
     fn judge(&self, now: Nanos, flow: &mut Conversation<F::Flow>, meta: &Portion) -> (Result<Outcome, Cause>, bool) {
@@ -205,6 +215,10 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
 
     fn sizing(&self) -> Sizing {
         self.sizing
+    }
+
+    fn stages<S: Stages>(&self, packets: usize, stages: &mut S) {
+        F::stages(self, packets, stages);
     }
 
     fn shared<M: Memory>(&self, memory: &M) -> Common<F::Shared<M>> {
@@ -278,7 +292,7 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         self.function.packet(&Hearing::new(cx.now(), cx.counts()), &mut flow.own, meta);
         if !is_valid {
             Tallies::INVALID.count(cx, meta);
-        } else if flow.listens() {
+        } else if F::LISTENS && flow.listens() {
             return self.listen(cx, flow, meta);
         }
         Ok(flow.verdict())

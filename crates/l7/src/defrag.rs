@@ -44,7 +44,7 @@ use port::{Packet, Trace};
 pub use cut::cut;
 pub use follow::{Followed, follow};
 pub use store::{Defragmenter, Taken};
-pub use wrap::{Defragmented, DefragmentedQueue, Totals};
+pub use wrap::{Defragmented, DefragmentedQueue, Totals, gathering};
 
 /// Which bytes win where fragments of an IPv4 datagram overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

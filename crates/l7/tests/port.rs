@@ -91,7 +91,7 @@ fn datagrams_come_in_and_fragments_leave() {
         let order = [0, 3, 2, 6, 7, 4, 1, 8, 9].map(|at: usize| parts[at].frame());
         let bytes: Vec<Vec<u8>> = sent.iter().map(|sent| sent.bytes.clone()).collect();
         assert_eq!(bytes, order, "{burst}");
-        assert_eq!(*queue.counts(), COUNTS);
+        assert_eq!(queue.counts(), COUNTS);
     }
 }
 
@@ -221,4 +221,37 @@ fn a_stopped_run_adds_up() {
     assert_eq!((totals.get().fragments, totals.get().dropped_total()), (2, 0));
     drop(stream);
     assert_eq!((totals.get().fragments, totals.get().dropped_for(Discard::Incomplete)), (2, 2));
+}
+
+#[test]
+fn another_core_may_gather() {
+    let parts = mixed();
+    for burst in [1, 3, 32] {
+        let memory = MemoryQueue::new(Arc::new(trace(&parts)), burst);
+        let outbox = memory.outbox();
+        let mut port = Defragmented::new(memory, Policy::Linux, Limits::default());
+        let totals = port.totals();
+        {
+            let Opened::Stream(Stream { mut input, mut output, .. }) = port.open(2).expect("memory is there") else {
+                panic!("it is a stream")
+            };
+            let mut work = input.take_work().expect("gathering is work");
+            assert!(input.take_work().is_none(), "it is given away once");
+            let (mut batch, mut raw, mut seen) = (Batch::default(), 0, Vec::new());
+            while input.receive(&mut batch).expect("memory is there") == Received::Packets {
+                raw += batch.len();
+                work(&mut batch);
+                for index in 0..batch.len() {
+                    let packet = batch.packets()[index];
+                    seen.push((packet.seq.0, packet.len));
+                    forward(&mut batch, index);
+                }
+                output.transmit(&mut batch).expect("memory is there");
+            }
+            assert_eq!(raw, parts.len(), "fragments come as they are");
+            assert_eq!(seen, [(0, 42), (1, 42), (2, 86), (3, 42), (4, 82), (5, 42)], "{burst}");
+        }
+        assert_eq!(numbers(&outbox.take()), [0, 3, 6, 6, 7, 8, 8, 8, 9], "{burst}");
+        assert_eq!(totals.get(), COUNTS, "{burst}");
+    }
 }

@@ -306,7 +306,7 @@ fn unpredicted<N: Function>(
         ),
         EngineKind::Transactional => Some("packet sets share no state, so it is the same as `rss`"),
         EngineKind::Pipeline if cores > 1 => Some(
-            "its first core is faster or slower than its ways, which isn't predicted; `millrace run --engine auto` times it",
+            "one of its cores reads for all, so a port that brings each core its packets is not for it; a model of its stages is apart",
         ),
         _ => None,
     }

@@ -17,6 +17,7 @@ use crate::forward_all::ForwardAll;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
+use crate::piped::PipelineCase;
 use crate::remote::Remote;
 use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
@@ -361,12 +362,16 @@ fn case<N: Function>(
     if let Err(reason) = engine.accepts(&nf.description(), cores).and_then(|()| plan.options.tables.accepts(&**nf)) {
         return Ok(Err(reason));
     }
-    if engine == EngineKind::Pipeline && cores > 1 {
-        return Ok(Err(format!(
-            "{engine} on {cores} cores isn't measured from memory, where no core would read; time it with `millrace run`"
-        )));
-    }
     let nf = Arc::clone(nf);
+    if engine == EngineKind::Pipeline && cores > 1 {
+        let have = cpus().len();
+        if cores > have {
+            return Ok(Err(format!(
+                "{engine} on {cores} cores can't be measured on {have}, as its stages work at the same time; `millrace advise` models it"
+            )));
+        }
+        return Ok(Ok(Box::new(PipelineCase::new(nf, cores, trace, plan)?)));
+    }
     let options = &plan.options;
     let contends =
         engine == EngineKind::Shared || engine == EngineKind::Transactional && nf.description().sharing.is_any();
@@ -419,7 +424,7 @@ fn tables<N: Function>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
 }
 
 /// An engine with its trace, ready for rounds.
-trait Case: Contender {
+pub(crate) trait Case: Contender {
     fn contender(&mut self) -> &mut dyn Contender;
     /// Searches once for the loss-free rate, starting from the rates of the rounds; does nothing for modelled cases.
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;

@@ -11,9 +11,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineInstance, EngineKind, FlowState, Guarantee, Inspect, Mail,
-    Options, Part, Placement, PrivateInstance, ShardedInstance, Shared, SharedInstance, Tables, TransactedInstance,
-    drive, private_instance, resolve, sharded_instance, shared_instance, transacted_instance,
+    AnyWorker, Commit, Control, CoreBatch, Cuts, Dispatcher, EngineInstance, EngineKind, FlowState, Guarantee, Inspect,
+    Mail, Options, Part, Placement, PrivateInstance, ShardedInstance, Shared, SharedInstance, Tables,
+    TransactedInstance, drive, private_instance, resolve, sharded_instance, shared_instance, transacted_instance,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
@@ -116,6 +116,8 @@ struct Case {
     cores: usize,
     /// The schedule's seed; `None` for real threads.
     seed: Option<u64>,
+    /// The cuts of `pipeline`.
+    cuts: Cuts,
 }
 
 /// The first difference of a run.
@@ -177,9 +179,13 @@ impl<N: Function> Bench<'_, N> {
                     verified.refused.push((engine, cores, reason));
                     continue;
                 }
-                cases.extend(plan.seeds.clone().map(|seed| Case { engine, cores, seed: Some(seed) }));
+                let is_cut = engine == EngineKind::Pipeline;
+                let fits = |cuts: &Cuts| *cuts == Cuts::Parse || is_cut && cores > 1 && cuts.accepts(cores).is_ok();
+                let all: Vec<Cuts> = Cuts::ALL.into_iter().filter(fits).collect();
+                let cuts = |seed: u64| all[seed as usize % all.len()];
+                cases.extend(plan.seeds.clone().map(|seed| Case { engine, cores, seed: Some(seed), cuts: cuts(seed) }));
                 if plan.threads {
-                    cases.push(Case { engine, cores, seed: None });
+                    cases.extend(all.iter().map(|cuts| Case { engine, cores, seed: None, cuts: *cuts }));
                 }
             }
         }
@@ -232,7 +238,7 @@ impl<N: Function> Bench<'_, N> {
     /// Runs a case over the first `len` packets and compares.
     fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
         let Case { engine, cores, .. } = case;
-        let (nf, options) = (Arc::clone(self.nf), &self.options);
+        let (nf, options) = (Arc::clone(self.nf), &Options { cuts: case.cuts, ..self.options });
         if engine.moves_state() {
             return self.run_sharded(sharded_instance(engine, nf, cores, options), case, oracle, len);
         }

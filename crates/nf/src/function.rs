@@ -286,6 +286,10 @@ pub trait NetworkFunction:
         Ok(None)
     }
 
+    /// Shows the function with a part of its work only, for measuring what each stage takes. `packets` is the number of packets that a
+    /// measurement has at most. By default the work is one stage.
+    fn stages<S: Stages>(&self, _packets: usize, _stages: &mut S) {}
+
     /// The numbers of the ports that the configuration names, so that a user can be told which of them a capture lacks.
     fn ports(&self) -> Vec<u16> {
         Vec::new()
@@ -296,6 +300,16 @@ pub trait NetworkFunction:
     fn remark(&self, _fates: &Fates<'_>) -> Option<String> {
         None
     }
+}
+
+/// A measurement of a function's stages. All runs get the same packets on one core.
+pub trait Stages {
+    /// Runs a function once without measuring it, so that later stages learn from it.
+    fn rehearse<N: NetworkFunction>(&mut self, nf: N);
+
+    /// Takes the function with its work up to the end of the stage of this name. Stages come in order, without the last: that is the
+    /// function itself.
+    fn stage<N: NetworkFunction>(&mut self, name: &'static str, nf: N);
 }
 
 /// A network function that every engine can run. Implemented for every function whose shared state is `Sync` in transactional memory.

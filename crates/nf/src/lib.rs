@@ -91,7 +91,7 @@ pub use context::{Context, Effects};
 pub use counts::{Count, PacketCounts};
 pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};
 pub use function::{
-    Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Step, local_conclusion,
+    Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Stages, Step, local_conclusion,
     local_fingerprint, local_report,
 };
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};

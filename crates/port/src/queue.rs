@@ -114,7 +114,16 @@ pub trait Receive: Send {
     fn lost(&self) -> ReceiveLosses {
         ReceiveLosses::default()
     }
+
+    /// Gives away the work that this queue does on packets after it has received them, for another core. From then on the queue hands on
+    /// packets as they arrive, and the caller applies the work to each batch, in order. `None` if there is no such work.
+    fn take_work(&mut self) -> Option<Work> {
+        None
+    }
 }
+
+/// Work on received packets that a core other than the receiving one may do. It may take packets out of the batch, even all of them.
+pub type Work = Box<dyn FnMut(&mut Batch) + Send>;
 
 /// Transmits bursts of packets, and takes back the memory of dropped ones.
 pub trait Transmit: Send {
@@ -254,6 +263,10 @@ impl<Q: Receive + ?Sized> Receive for Box<Q> {
 
     fn lost(&self) -> ReceiveLosses {
         (**self).lost()
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        (**self).take_work()
     }
 }
 

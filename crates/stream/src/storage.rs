@@ -41,6 +41,12 @@ impl Storage {
         Self { early: Budget::new(early), kept: Budget::new(kept), handed_out: Arc::default() }
     }
 
+    /// Another storage of the same size.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self::new(self.early.bytes(), self.kept.bytes())
+    }
+
     /// The pools for one more table: its own, unless there are many tables.
     #[must_use]
     pub fn pools(&self) -> Arc<Pools> {

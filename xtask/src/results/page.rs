@@ -189,7 +189,7 @@ fn picture(files: &mut Vec<(String, String)>, name: &str, plot: &Plot<'_>) -> St
 }
 
 /// The load average up to which a machine counts as idle.
-const QUIET: f64 = 0.5;
+pub(super) const QUIET: f64 = 0.5;
 
 fn head(results: &Results) -> Result<String> {
     let processor = results.run("figure-1")?["processor"].as_str().unwrap_or("an unknown processor");

@@ -224,13 +224,16 @@ fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
 
 #[test]
 fn arguments_come_in_any_order() {
-    let full = Options { extent: Extent::Full, fresh: false, to: None };
+    let full = Options { extent: Extent::Full, fresh: false, to: None, program: None };
     assert_eq!(Options::read(&[]), Some(full));
-    let all = Options { extent: Extent::Quick, fresh: true, to: Some("out".into()) };
+    let all = Options { extent: Extent::Quick, fresh: true, to: Some("out".into()), program: None };
     assert_eq!(Options::read(&["--fresh", "out", "--quick"]).as_ref(), Some(&all));
     assert_eq!(Options::read(&["--quick", "--fresh", "out"]).as_ref(), Some(&all));
     assert_eq!(Options::read(&["out", "other"]), None);
     assert_eq!(Options::read(&["--slow"]), None);
+    let program = Options::read(&["--program=bin/millrace"]).and_then(|options| options.program);
+    assert_eq!(program, Some("bin/millrace".into()));
+    assert_eq!(Options::read(&["--program=a", "--program=b"]), None);
 }
 
 #[test]

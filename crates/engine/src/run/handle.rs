@@ -1,6 +1,6 @@
 //! The handle of a run: watch it and stop it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::counters::Counters;
@@ -13,6 +13,8 @@ pub struct Control {
     cores: Arc<OnceLock<Box<[Published]>>>,
     /// Packets counted by a run without cores.
     packets: Arc<AtomicU64>,
+    /// The core that others wait for, plus 1; 0 if they wait for none.
+    stalled: Arc<AtomicUsize>,
 }
 
 /// A core's progress, published once a batch.
@@ -85,6 +87,22 @@ impl Control {
         // ORDERING: Relaxed. The number is for display; pairs with the additions in `count`.
         let counted = self.packets.load(Ordering::Relaxed);
         counted + self.cores().iter().map(|core| core.received).sum::<u64>()
+    }
+
+    /// The core of a pipeline that the others have waited for, for seconds; `None` while all go on.
+    #[must_use]
+    pub fn stalled(&self) -> Option<usize> {
+        // ORDERING: Relaxed. The number is for display; pairs with the store in `stall`.
+        self.stalled.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Names the core that others wait for.
+    pub(crate) fn stall(&self, core: Option<usize>) {
+        let core = core.map_or(0, |core| core + 1);
+        // ORDERING: Relaxed, as in `stalled`. Stored only if it changes, since this is called for each piece.
+        if self.stalled.load(Ordering::Relaxed) != core {
+            self.stalled.store(core, Ordering::Relaxed);
+        }
     }
 
     /// Counts packets of a run without cores.

@@ -7,7 +7,7 @@ use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
 use crate::kind::EngineKind;
-use crate::options::Options;
+use crate::options::{Cuts, Options};
 use crate::placement::private::Private;
 use crate::placement::replay_order::ReplayOrder;
 use crate::placement::sharded::{Layout, Sharded};
@@ -27,6 +27,8 @@ pub struct EngineInstance<N: NetworkFunction, P> {
     pub workers: Vec<Worker<N, P>>,
     /// Steers packets to the workers.
     pub dispatcher: Dispatcher<N>,
+    /// Where `pipeline` cuts a packet's path.
+    pub(crate) cuts: Cuts,
 }
 
 /// An instance with private state on each core: `sequential`, `rss`, `scr`, `pipeline`.
@@ -62,12 +64,12 @@ pub fn private_instance<N: NetworkFunction>(
     assert!(owns, "{kind} has no private state");
     let sizing = options.sizing(&*nf);
     // A core that only reads and steers has no flows.
-    let idle = cores - kind.stepping(cores);
+    let idle = cores - kind.stepping(cores, options.cuts);
     let none = Sizing { flows: 0, flows_v6: 0 };
     let place =
         |core| Private::with_options(&*nf, if core < idle { none } else { sizing }, options.seed, options.tables);
     let workers = (0..cores).map(|core| Worker::new(Arc::clone(&nf), place(core))).collect();
-    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), cuts: options.cuts, nf }
 }
 
 fn dispatcher<N: NetworkFunction>(nf: &Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Dispatcher<N> {
@@ -91,7 +93,7 @@ pub fn sharded_instance<N: NetworkFunction>(
     let plan = Layout { replicated: kind == EngineKind::Hybrid, sizing: options.sizing(&*nf), seed: options.seed };
     let places = Sharded::cores(&*nf, dispatcher.table(), cores, plan, options.tables);
     let workers = places.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
-    EngineInstance { kind, workers, dispatcher, nf }
+    EngineInstance { kind, workers, dispatcher, cuts: options.cuts, nf }
 }
 
 /// Builds `shared`.
@@ -105,7 +107,7 @@ pub fn shared_instance<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &O
     let handles = Shared::handles(&*nf, options.sharing(&*nf), cores, options.sizing(&*nf), seed, tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Shared;
-    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), cuts: options.cuts, nf }
 }
 
 /// Builds `transactional`, for a function whose packet sets share state.
@@ -121,7 +123,7 @@ pub fn transacted_instance<N: Function>(nf: Arc<N>, cores: usize, options: &Opti
     }
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Transactional;
-    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+    EngineInstance { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), cuts: options.cuts, nf }
 }
 
 /// Reads an instance's state, whatever its placement.
@@ -201,7 +203,7 @@ impl<N: NetworkFunction> InParts for Private<N> {
     fn parts(instance: &PrivateInstance<N>) -> impl Iterator<Item = &Self> {
         let workers = &instance.workers;
         let furthest = workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
-        let idle = workers.len() - instance.kind.stepping(workers.len());
+        let idle = workers.len() - instance.kind.stepping(workers.len(), instance.cuts);
         let parts = if instance.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { &workers[idle..] };
         parts.iter().map(Worker::place)
     }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use nf::{Function, NetworkFunction, Report};
 use packet::{Nanos, Seq};
-use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts};
+use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts, Work};
 
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::OwnQueue;
@@ -32,6 +32,7 @@ use self::instance::{
 };
 pub use self::mail::Mail;
 pub use self::memory::{MemoryMax, memory_max};
+pub use self::pipeline::{Piped, run_pipeline};
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
@@ -43,7 +44,7 @@ use crate::error::{EngineError, Failure};
 use crate::history::link::LinkEnd;
 use crate::history::recovery::Tally;
 use crate::kind::EngineKind;
-use crate::options::Options;
+use crate::options::{Cuts, Options};
 use crate::placement::Placement;
 use crate::placement::transacted::Transactions;
 use crate::steer::dispatch::Dispatcher;
@@ -126,6 +127,9 @@ fn run_with_mail<N: Function>(
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    if kind == EngineKind::Pipeline {
+        options.cuts.accepts(cores).map_err(EngineError::Refused)?;
+    }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(EngineError::Refused)?;
     }
@@ -167,7 +171,11 @@ where
     instance.workers.iter_mut().for_each(|worker| worker.face(sides));
     let mut source = match opened {
         Opened::Stream(stream) if cores == 1 => Source::Queues(vec![OwnQueue::new(Box::new(stream))]),
-        Opened::Stream(stream) => Source::Stream(stream),
+        Opened::Stream(mut stream) => {
+            let is_cut = instance.kind == EngineKind::Pipeline && instance.cuts != Cuts::Parse;
+            let work = if is_cut { stream.input.take_work() } else { None };
+            Source::Stream(stream, work)
+        }
         Opened::Queues(queues) => {
             if queues.len() < cores {
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
@@ -183,13 +191,18 @@ where
         let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
         source = match source {
             Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
-            Source::Stream(stream) if instance.kind == EngineKind::Pipeline => {
-                let dispatcher = &instance.dispatcher;
-                Source::Stream(over_pipeline(workers, dispatcher, stream, &cpus, control, mail, &mut end))
+            Source::Stream(stream, mut work) if instance.kind == EngineKind::Pipeline => {
+                let (dispatcher, cuts) = (&instance.dispatcher, instance.cuts);
+                let piped = Piped { cuts, dispatcher, stream, work: work.as_mut(), cpus: &cpus };
+                let (stream, runs, is_exhausted) = run_pipeline(workers, piped, control, mail);
+                runs.into_iter().for_each(|run| end.add(run));
+                end.paused &= !is_exhausted;
+                Source::Stream(stream, work)
             }
-            Source::Stream(stream) => {
+            Source::Stream(stream, work) => {
                 let dispatcher = &mut instance.dispatcher;
-                Source::Stream(over_stream(workers, dispatcher, stream, options, &cpus, control, mail, &mut end))
+                let stream = over_stream(workers, dispatcher, stream, options, &cpus, control, mail, &mut end);
+                Source::Stream(stream, work)
             }
         };
         let is_paused = std::mem::take(&mut end.paused) && end.failure.is_none();
@@ -247,8 +260,8 @@ fn takes_no_queues(kind: EngineKind) -> String {
 enum Source<'a> {
     /// A queue for each core.
     Queues(Vec<OwnQueue<'a>>),
-    /// A stream for all cores.
-    Stream(Stream<'a>),
+    /// A stream for all cores, and what another core than the reading one does with its packets first.
+    Stream(Stream<'a>, Option<Work>),
 }
 
 impl Source<'_> {
@@ -256,14 +269,14 @@ impl Source<'_> {
     fn finish(mut self, end: &mut End) {
         let finished = match &mut self {
             Self::Queues(feeds) => feeds.iter_mut().try_for_each(OwnQueue::complete),
-            Self::Stream(stream) => stream.output.finish(),
+            Self::Stream(stream, _) => stream.output.finish(),
         };
         if let Err(error) = finished {
             end.failure.get_or_insert(error.into());
         }
         match &self {
             Self::Queues(feeds) => feeds.iter().for_each(|feed| end.count(feed.queue())),
-            Self::Stream(stream) => end.count(stream),
+            Self::Stream(stream, _) => end.count(stream),
         }
     }
 }
@@ -369,22 +382,6 @@ fn over_stream<'a, N: NetworkFunction>(
     drop(feeds);
     end.paused &= !turns.is_exhausted();
     turns.into_stream()
-}
-
-/// Runs the first core and the ways of a pipeline on one stream.
-fn over_pipeline<'a, N: NetworkFunction>(
-    workers: Vec<&mut dyn AnyWorker<N>>,
-    dispatcher: &Dispatcher<N>,
-    stream: Stream<'a>,
-    cpus: &[usize],
-    control: &Control,
-    mail: &Mail<N>,
-    end: &mut End,
-) -> Stream<'a> {
-    let (stream, runs, is_exhausted) = pipeline::over_stream(workers, dispatcher, stream, cpus, control, mail);
-    runs.into_iter().for_each(|run| end.add(run));
-    end.paused &= !is_exhausted;
-    stream
 }
 
 /// A processor for each core. Empty if there are too few: threads that share a processor are not pinned.

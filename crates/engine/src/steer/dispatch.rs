@@ -79,9 +79,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
         // A single core has one table, in which packet sets may share anything.
         let buckets = if cores == 1 { 1 } else { options.buckets };
         let steering = match kind {
-            EngineKind::Sequential => Steering::One,
-            EngineKind::Shared | EngineKind::Pipeline if cores == 1 => Steering::One,
-            EngineKind::Pipeline => Steering::ways(cores, buckets),
+            EngineKind::Sequential => Steering::One(0),
+            EngineKind::Shared | EngineKind::Pipeline if cores == 1 => Steering::One(0),
+            EngineKind::Pipeline => Steering::ways(options.cuts.ahead(), cores, buckets),
             EngineKind::Scr | EngineKind::Shared => Steering::RoundRobin { cores },
             // Packets without packet sets may go to any core: no state depends on it.
             EngineKind::Transactional if nf.packet_set() == PacketSet::None => Steering::RoundRobin { cores },
@@ -111,7 +111,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let classification = match steering {
             _ if replicate || elephants => Classification::Metadata(classifier()),
             Steering::Hash(_) => Classification::Buckets(classifier()),
-            Steering::One | Steering::RoundRobin { .. } => Classification::None,
+            Steering::One(_) | Steering::RoundRobin { .. } => Classification::None,
         };
         Self {
             router: Arc::new(Router { classification, steering: steering.clone(), replicate }),
@@ -144,7 +144,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
         let unpack = Some(Unpack::new(&self.nf, shape, self.seed, recovery));
         // Packets are parsed after they are unpacked.
-        let router = Router { classification: Classification::None, steering: Steering::One, replicate: true };
+        let router = Router { classification: Classification::None, steering: Steering::One(0), replicate: true };
         Self { unpack, router: Arc::new(router), ..self }
     }
 
@@ -159,7 +159,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     pub fn table(&self) -> &[u16] {
         match &self.steering {
             Steering::Hash(rss) => rss.table(),
-            Steering::One | Steering::RoundRobin { .. } => &[],
+            Steering::One(_) | Steering::RoundRobin { .. } => &[],
         }
     }
 

@@ -9,8 +9,8 @@ use port::Packet;
 /// How the core of a packet is chosen.
 #[derive(Clone)]
 pub enum Steering {
-    /// All packets go to core 0.
-    One,
+    /// All packets go to this core.
+    One(usize),
     /// Round robin.
     RoundRobin {
         /// The number of cores.
@@ -26,7 +26,7 @@ pub struct Rss {
     buckets: Buckets,
     /// The core of each bucket.
     table: Vec<u16>,
-    /// The first core that steps packets: 1 if core 0 only reads and steers.
+    /// The first core that steps packets: not 0 in a pipeline.
     first: usize,
     /// The number of cores in use, from the first on.
     in_use: usize,
@@ -74,10 +74,10 @@ impl Steering {
         Self::hash(0, cores, buckets)
     }
 
-    /// A table over the ways of a pipeline of `cores` cores. Core 0 gets nothing.
+    /// A table over the ways of a pipeline of `cores` cores, of which the first `ahead` get nothing. One way gets all without a look.
     #[must_use]
-    pub fn ways(cores: usize, buckets: usize) -> Self {
-        Self::hash(1, cores - 1, buckets)
+    pub fn ways(ahead: usize, cores: usize, buckets: usize) -> Self {
+        if cores == ahead + 1 { Self::One(ahead) } else { Self::hash(ahead, cores - ahead, buckets) }
     }
 
     fn hash(first: usize, cores: usize, buckets: usize) -> Self {
@@ -93,7 +93,7 @@ impl Steering {
     #[inline]
     pub fn steer(&self, seq: u64, bucket: Option<u16>) -> (usize, u16) {
         match self {
-            Self::One => (0, 0),
+            Self::One(core) => (*core, 0),
             Self::RoundRobin { cores } => ((seq % *cores as u64) as usize, Packet::SPRAYED),
             Self::Hash(rss) => rss.steer(seq, bucket.unwrap_or(NO_SET)),
         }
@@ -104,7 +104,7 @@ impl Steering {
     pub fn buckets(&self) -> Option<Buckets> {
         match self {
             Self::Hash(rss) => Some(rss.buckets.clone()),
-            Self::One | Self::RoundRobin { .. } => None,
+            Self::One(_) | Self::RoundRobin { .. } => None,
         }
     }
 
@@ -113,7 +113,7 @@ impl Steering {
     pub fn rss_table(&mut self) -> Option<&mut Rss> {
         match self {
             Self::Hash(rss) => Some(rss),
-            Self::One | Self::RoundRobin { .. } => None,
+            Self::One(_) | Self::RoundRobin { .. } => None,
         }
     }
 }

@@ -311,7 +311,7 @@ impl<F: SharedStreamFunction> Streams<F> {
         cx: &mut Context<'_, Self, M>,
         flow: &mut Conversation<F::Flow>,
     ) -> Step<(), M> {
-        if flow.is_closed {
+        if flow.is_closed || !F::LISTENS {
             return Ok(());
         }
         let Common { pools, shared } = cx.shared;

@@ -3,10 +3,10 @@
 use core::fmt::Debug;
 
 use memory::Memory;
-use nf::{Description, Fingerprint, Flow, Reason, Report, Step, Verdict};
+use nf::{Description, Fingerprint, Flow, Reason, Report, Stages, Step, Verdict};
 use packet::{FiveTuple, Nanos};
 
-use super::{Direction, Hearing, Portion, Said, Session, StreamFunction, Tallies};
+use super::{Direction, Hearing, Portion, Said, Session, StreamFunction, Streams, Tallies, parts};
 
 /// A function over streams whose sessions share state. It is written as a [`StreamFunction`] is; besides, it reaches what sessions share by
 /// an [`Access`], and passes conflicts on with `?`. A call may be repeated after a conflict, then with the session's state as it was before.
@@ -30,6 +30,9 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
 
     /// [`StreamFunction::HEARS_UDP`]
     const HEARS_UDP: bool = true;
+
+    /// [`StreamFunction::LISTENS`]
+    const LISTENS: bool = true;
 
     /// [`StreamFunction::REPORTS_CLOSED`]
     const REPORTS_CLOSED: bool = false;
@@ -99,6 +102,9 @@ pub trait SharedStreamFunction: Clone + Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// [`NetworkFunction::stages`](nf::NetworkFunction::stages) of the network function; none by default.
+    fn stages<S: Stages>(_streams: &Streams<Self>, _packets: usize, _stages: &mut S) {}
+
     /// The verdict on a packet whose session found no room, so that it isn't heard. By default it is dropped if the function [drops](Self::drops) some.
     ///
     /// # Errors
@@ -124,6 +130,7 @@ impl<F: StreamFunction> SharedStreamFunction for F {
     const DESCRIPTION: Description = F::DESCRIPTION;
     const KEEPS: usize = F::KEEPS;
     const HOLDS: usize = F::HOLDS;
+    const LISTENS: bool = F::LISTENS;
     const HEARS_UDP: bool = F::HEARS_UDP;
     const REPORTS_CLOSED: bool = F::REPORTS_CLOSED;
 
@@ -174,5 +181,9 @@ impl<F: StreamFunction> SharedStreamFunction for F {
         tallies: &Tallies<'_>,
     ) -> Step<Option<Report>, M> {
         Ok(StreamFunction::report(self, sessions, tallies))
+    }
+
+    fn stages<S: Stages>(streams: &Streams<Self>, packets: usize, stages: &mut S) {
+        parts::stages(streams, packets, stages);
     }
 }

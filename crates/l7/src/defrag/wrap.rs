@@ -7,7 +7,7 @@ use std::time::Duration;
 use packet::{Nanos, Seq};
 use port::{
     Batch, Opened, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
-    TransmitCounts,
+    TransmitCounts, Work,
 };
 
 use super::{Counts, Defragmenter, Limits, Policy, Taken, cut};
@@ -107,8 +107,8 @@ impl<Q: Queue> DefragmentedQueue<Q> {
 
     /// The counts so far.
     #[must_use]
-    pub const fn counts(&self) -> &Counts {
-        self.gathering.store.counts()
+    pub fn counts(&self) -> Counts {
+        self.gathering.totals.get()
     }
 }
 
@@ -152,6 +152,58 @@ impl<Q: Queue> Transmit for DefragmentedQueue<Q> {
 #[derive(Debug)]
 struct Gathering<R> {
     inner: R,
+    /// `None` once another core does it.
+    gatherer: Option<Gatherer>,
+    totals: Totals,
+}
+
+impl<R: Receive> Gathering<R> {
+    fn new(inner: R, store: Defragmenter, renumbers: bool, totals: Totals) -> Self {
+        let (told, holes) = (Counts::default(), Vec::new());
+        let gatherer = Gatherer { store, totals: totals.clone(), told, renumbers, held: 0, holes };
+        Self { inner, gatherer: Some(gatherer), totals }
+    }
+}
+
+impl<R: Receive> Receive for Gathering<R> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        loop {
+            match (self.inner.receive(batch)?, &mut self.gatherer) {
+                (Received::Packets, Some(gatherer)) => gatherer.gather(batch),
+                (Received::Packets, None) => return Ok(Received::Packets),
+                (Received::Idle, _) => return Ok(Received::Idle),
+                (Received::End, gatherer) => {
+                    gatherer.iter_mut().for_each(Gatherer::end);
+                    return Ok(Received::End);
+                }
+            }
+            // All packets of a burst may be held back.
+            if !batch.is_empty() {
+                return Ok(Received::Packets);
+            }
+        }
+    }
+
+    port::forward_receive!(inner);
+
+    /// Gathering.
+    fn take_work(&mut self) -> Option<Work> {
+        let mut gatherer = self.gatherer.take()?;
+        Some(Box::new(move |batch| gatherer.gather(batch)))
+    }
+}
+
+/// The work of gathering, without a port: packets are numbered without gaps.
+#[must_use]
+pub fn gathering(policy: Policy, limits: Limits) -> Work {
+    let (store, totals, told) = (Defragmenter::new(policy, limits), Totals::default(), Counts::default());
+    let mut gatherer = Gatherer { store, totals, told, renumbers: true, held: 0, holes: Vec::new() };
+    Box::new(move |batch| gatherer.gather(batch))
+}
+
+/// Gathers the fragments of batches that come in order.
+#[derive(Debug)]
+struct Gatherer {
     store: Defragmenter,
     totals: Totals,
     /// What of the store's counts is in `totals`.
@@ -164,11 +216,7 @@ struct Gathering<R> {
     holes: Vec<usize>,
 }
 
-impl<R: Receive> Gathering<R> {
-    fn new(inner: R, store: Defragmenter, renumbers: bool, totals: Totals) -> Self {
-        Self { inner, store, totals, told: Counts::default(), renumbers, held: 0, holes: Vec::new() }
-    }
-
+impl Gatherer {
     /// Replaces fragments by the datagrams that they complete, and takes the others out of the batch.
     fn gather(&mut self, batch: &mut Batch) {
         batch.gathered_mut().clear();
@@ -211,38 +259,7 @@ impl<R: Receive> Gathering<R> {
     }
 }
 
-impl<R: Receive> Receive for Gathering<R> {
-    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        loop {
-            match self.inner.receive(batch)? {
-                Received::Packets => self.gather(batch),
-                Received::Idle => return Ok(Received::Idle),
-                Received::End => {
-                    self.end();
-                    return Ok(Received::End);
-                }
-            }
-            // All packets of a burst may be held back.
-            if !batch.is_empty() {
-                return Ok(Received::Packets);
-            }
-        }
-    }
-
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.inner.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.inner.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.inner.lost()
-    }
-}
-
-impl<R> Gathering<R> {
+impl Gatherer {
     /// Adds what is new to the counts of all queues.
     fn tell(&mut self) {
         let counts = *self.store.counts();
@@ -268,7 +285,7 @@ impl<R> Gathering<R> {
 }
 
 /// A run that is stopped reads no further.
-impl<R> Drop for Gathering<R> {
+impl Drop for Gatherer {
     fn drop(&mut self) {
         self.end();
     }

@@ -13,6 +13,7 @@ use port::Trace;
 use port::pcap::Container;
 use serde_json::{Value, json};
 
+use self::pipeline::Pipelines;
 use super::bench::options::nanoseconds;
 use super::bench::{from_elsewhere, timed_so_far};
 use super::captures::Captures;
@@ -29,6 +30,8 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::{Catalogue, Program};
 
+mod pipeline;
+
 /// Recommend an engine and a number of cores for a function on this traffic
 ///
 /// First, `millrace run` is timed on this machine. Every engine runs over the capture's first packets, on up to as many cores as the
@@ -38,11 +41,15 @@ use catalogue::{Catalogue, Program};
 /// packet and of replaying a record, the cost of sharing state or a cache line between two cores (if the machine has two), how each
 /// engine would spread these packets, and the link of --link. For scr and hybrid it assumes a sequencer in front of the cores that costs
 /// them nothing. These figures are always labelled modelled; `millrace bench` measures.
+///
+/// Third, each stage of a packet's path is timed on one core, and the rate of `pipeline` is predicted from that for each place where the path
+/// can be cut and each number of ways. Figures on as many cores as the machine has are among the measured ones.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace advise conntrack --in a.pcap --cores 16
   millrace advise nat --in a.pcap --dispatch 104ns --cores 16
   millrace advise conntrack --in a.pcap --link 100Gbit --cores 16
+  millrace advise identify --in a.pcap --cores 4
   millrace advise ddos --synth single-flow --cores 8 --json")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
@@ -108,7 +115,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         None => None,
     };
-    let answer = Answer { advice: &advice, here: here.as_ref(), cores: args.cores, given: args.dispatch.is_some() };
+    let (cores, rounds, round_packets) = (args.cores, usize::from(args.rounds), args.round_packets);
+    let plan = pipeline::Plan { cores, rounds, round_packets, options };
+    let pipelines = Pipelines::measure(&*program, &traffic.trace, &plan, args.json)?;
+    let (here, pipelines) = (here.as_ref(), pipelines.as_ref());
+    let answer = Answer { advice: &advice, here, pipelines, cores, given: args.dispatch.is_some() };
     if args.json {
         print_json(&json(&description, &traffic.name, &answer))
     } else {
@@ -120,6 +131,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 struct Answer<'a> {
     advice: &'a Advice,
     here: Option<&'a Trials>,
+    pipelines: Option<&'a Pipelines>,
     /// Value of `--cores`.
     cores: usize,
     /// True with `--dispatch`.
@@ -231,7 +243,7 @@ fn asked(
 }
 
 fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
-    let Answer { advice, here, cores, given } = *answer;
+    let Answer { advice, here, pipelines, cores, given } = *answer;
     let style = Style::stdout();
     let packets = counted(advice.packets as u64, "packet", "packets");
     let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
@@ -276,6 +288,9 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
         from_elsewhere(model.r),
         model.s
     );
+    if let Some(pipelines) = pipelines {
+        out += &format!("\n{}", pipelines.text(here, style));
+    }
     out
 }
 
@@ -497,7 +512,7 @@ fn turns(advice: &Advice) -> Vec<String> {
 }
 
 fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
-    let Answer { advice, here, .. } = *answer;
+    let Answer { advice, here, pipelines, .. } = *answer;
     let forecast = |one: &Forecast| {
         json!({
             "engine": one.engine.name(), "cores": one.cores, "mpps": one.mpps, "mpps_range": one.mpps_range,
@@ -522,6 +537,7 @@ fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
         "contention_ns": advice.contention.map(|Contention { alone_ns, transfer_ns, turn_ns }| json!({
             "alone": alone_ns, "transfer": transfer_ns, "turn": turn_ns, "basis": "measured on two cores",
         })),
+        "pipeline": pipelines.map(Pipelines::json),
         "link": advice.wire.map(|wire| json!({ "bits_per_s": wire.bits_per_s, "mean_packet_bytes": advice.mean_bytes })),
     })
 }

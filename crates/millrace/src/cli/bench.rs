@@ -1,7 +1,7 @@
 //! `millrace bench` measures throughput under each engine, with a cost model.
 
-mod fifo;
-mod json;
+pub(super) mod fifo;
+pub(super) mod json;
 mod loss;
 pub(super) mod options;
 mod report;
@@ -34,7 +34,9 @@ use catalogue::{Catalogue, Program};
 /// Measure a function's throughput under each engine
 ///
 /// The traffic is replayed from memory again and again. In each round all engines take turns. Numbers of cores that the machine doesn't
-/// have are never timed; their rows are computed and labelled modelled.
+/// have are never timed; their rows are computed and labelled modelled. Under most engines every core has its packets in memory, as a card
+/// with a queue for each core brings them. Under pipeline the first core takes all packets from memory, finds each packet's way and puts the
+/// packets in order again: that is in its figures.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
@@ -43,6 +45,7 @@ use catalogue::{Catalogue, Program};
   millrace bench conntrack --in a.pcap --mlffr --model-to 16 --report out/
   millrace bench ddos --in a.pcap --dispatch 104ns --mlffr --loss-threshold 0
   millrace bench port-knock --synth uniform --cores 2 --link-loss 0.01%,1%
+  millrace bench identify --in a.pcap --engines sequential,rss,pipeline --cores 1-2
   millrace bench sweep --cores 1-2 --model-to 16
   millrace bench suite --undisturbed
   millrace bench fifo")]

@@ -31,6 +31,7 @@ mod rules;
 mod run;
 mod sequence;
 mod signals;
+mod stalled;
 mod steering_options;
 mod streams;
 mod synth;

@@ -26,7 +26,7 @@ use super::sequence::Original;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::nothing_in;
-use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
+use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals, stalled};
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
@@ -49,7 +49,7 @@ use catalogue::Catalogue;
   millrace run conntrack --in a.pcap --cores 8 --engine auto
   millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
   millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
-  millrace run app-classifier --in a.pcap --engine pipeline --cores 3 --stages 2 --ways 2
+  millrace run identify --in a.pcap --engine pipeline --cores 4 --stages 2 --ways 3
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
 
@@ -168,7 +168,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     kind.accepts(&description, cores).map_err(Failed::usage)?;
     let named = matches!(args.engine, Some(Wanted::One(EngineKind::Pipeline)));
-    args.pipeline_options.check(named, cores)?;
+    options.cuts = args.pipeline_options.cuts(named, cores)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
         args.steering_options.set(&[kind], cores, &mut options)?;
     }
@@ -212,6 +212,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let watched = control.clone();
     let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
     let progress = Progress::watch(args.json, &args.function, sample);
+    let watch = (kind == EngineKind::Pipeline && cores > 1).then(|| stalled::Watch::begin(&control, options.cuts));
     let place = PanicPlace::watch();
     let mut fragments = None;
     let outcome = if args.sequenced {
@@ -230,7 +231,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
     };
     let place = place.take();
-    drop(progress);
+    drop((progress, watch));
 
     let outcome = outcome?;
     if let Some(recorder) = recorder {

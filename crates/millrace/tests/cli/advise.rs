@@ -126,3 +126,50 @@ fn what_runs_here_is_measured_and_taken() {
     let words = ["sequential", "rss", "rss++", "scr", "hybrid"];
     assert!(words.iter().any(|engine| said.contains(&format!("auto: {engine} on "))), "{said}");
 }
+
+/// The median of a stage that was measured.
+fn stage(pipeline: &Value, name: &str) -> Option<f64> {
+    let all = pipeline["stages"].as_array().unwrap();
+    all.iter().find(|one| one["stage"] == name).map(|one| one["ns"]["median"].as_f64().unwrap())
+}
+
+#[test]
+fn a_function_over_streams_is_cut_between_any_two_stages() {
+    let folder = Folder::new();
+    for function in ["identify", "stream-match --set patterns=[\"HTTP/1\"]"] {
+        let line = format!("advise {function} --in demo.pcap.zst --rounds 1 --round-packets 1 --cores 4");
+        let advice = folder.json(&format!("{line} --json"));
+        let pipeline = &advice["pipeline"];
+        let names: Vec<&str> =
+            pipeline["stages"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
+        let own = function.split(' ').next().unwrap();
+        assert_eq!(names, ["input", "defragment", "parse", "track", "reassemble", own]);
+        let total: f64 = names.iter().map(|name| stage(pipeline, name).unwrap()).sum();
+        assert!((total - pipeline["one_core_ns"].as_f64().unwrap()).abs() < 1e-6);
+        let queue = pipeline["queue_ns"]["median"].as_f64().unwrap_or(0.0);
+        let cuts = pipeline["cuts"].as_array().unwrap();
+        // Two stages: five cuts with one to three ways; three stages: one to two ways.
+        assert_eq!(cuts.len(), 5 * 3 + 2, "{pipeline:#}");
+        for cut in cuts {
+            assert_eq!(cut["basis"], "modelled");
+            let ways = cut["ways"].as_f64().unwrap();
+            let ahead = cut["ahead_ns"].as_array().unwrap().iter().map(|ns| ns.as_f64().unwrap()).fold(0.0, f64::max);
+            let ns = ahead.max(cut["behind_ns"].as_f64().unwrap() / ways) + queue;
+            assert!((cut["ns"].as_f64().unwrap() - ns).abs() < 1e-6, "{cut:#}");
+        }
+        assert_eq!(pipeline["best"]["cores"], 4);
+        let options = pipeline["best"]["options"].as_str().unwrap();
+        folder.stdout(&format!("run {function} --in demo.pcap.zst {options}"));
+        let text = folder.stdout(&line);
+        assert!(text.contains("of pipelines on 4 cores take --engine pipeline --cores 4"), "{text}");
+        if std::thread::available_parallelism().unwrap().get() == 2 {
+            let here = advice["here"]["rows"].as_array().unwrap();
+            assert!(here.iter().any(|row| row["engine"] == "pipeline" && row["cores"] == 2), "{here:#?}");
+        }
+    }
+    // Without streams the work is one stage, and there may be no pipeline at all.
+    let advice = folder.json(&format!("advise ddos --synth uniform {SMALL} --cores 3 --json"));
+    assert_eq!(advice["pipeline"]["stages"].as_array().unwrap().len(), 3);
+    assert!(folder.json(&format!("advise nat --synth uniform {SMALL} --cores 3 --json"))["pipeline"].is_null());
+    assert!(folder.json(&format!("advise ddos --synth uniform {SMALL} --cores 1 --json"))["pipeline"].is_null());
+}

@@ -325,3 +325,19 @@ fn a_link_that_loses_packets_is_measured_with_recovery_and_without() {
     let (status, message) = folder.fails(&format!("bench ddos {SMALL} --cores {beyond} --link-loss 1%"));
     assert!(status == 2 && message.contains("can't be measured"), "{message}");
 }
+
+#[test]
+fn a_pipeline_is_measured_on_the_cores_that_there_are() {
+    let folder = Folder::new();
+    let line = "bench conntrack --in demo.pcap.zst --engines sequential,pipeline --rounds 1 --round-packets 1 --json";
+    let (code, stdout, _) = folder.run(&format!("{line} --cores 1-2,64"));
+    assert_eq!(code, 0);
+    let bench: Value = serde_json::from_slice(&stdout).unwrap();
+    let two = std::thread::available_parallelism().unwrap().get() >= 2;
+    let rows = bench["rows"].as_array().unwrap();
+    let has = |engine: &str, cores: u64| rows.iter().any(|row| row["engine"] == engine && row["cores"] == cores);
+    assert!(has("sequential", 1) && has("pipeline", 1) && !has("pipeline", 64));
+    assert_eq!(has("pipeline", 2), two);
+    assert!(rows.iter().filter(|row| row["engine"] == "pipeline").all(|row| row["basis"] == "measured"), "{rows:#?}");
+    assert!(String::from_utf8(stdout).unwrap().contains("`millrace advise` models it"));
+}

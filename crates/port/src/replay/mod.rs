@@ -55,6 +55,8 @@ pub struct Replay {
     /// Packets of earlier openings, if this one continues after them.
     begun: u64,
     continued: bool,
+    /// Packets that are delivered at a time.
+    burst: usize,
     arenas: Vec<Arc<Arena>>,
     tallies: Vec<Arc<Tally>>,
     counts: Vec<Arc<Count>>,
@@ -82,6 +84,7 @@ impl Replay {
             renumber: None,
             begun: 0,
             continued: false,
+            burst: BURST,
             arenas: Vec::new(),
             tallies: Vec::new(),
             counts: Vec::new(),
@@ -100,6 +103,17 @@ impl Replay {
     #[must_use]
     pub const fn continued(mut self) -> Self {
         self.continued = true;
+        self
+    }
+
+    /// Delivers up to `burst` packets at a time instead of [`BURST`].
+    ///
+    /// # Panics
+    /// `burst` is 0.
+    #[must_use]
+    pub const fn bursts_of(mut self, burst: usize) -> Self {
+        assert!(burst > 0, "a burst has packets");
+        self.burst = burst;
         self
     }
 
@@ -230,7 +244,8 @@ impl Replay {
             loops,
             renumber: self.renumber,
             copies: false,
-            room: ROOM_BYTES.max(arena.longest()),
+            burst: self.burst,
+            room: (ROOM_BYTES * self.burst.div_ceil(BURST)).max(arena.longest()),
             span: self.span(),
             packets: self.trace.len() as u64,
             looped,
@@ -301,7 +316,8 @@ struct ReplayQueue {
     renumber: Option<Renumber>,
     /// True if bursts are copied as a whole, because most packets of a burst were written.
     copies: bool,
-    /// Bytes that a burst may take.
+    /// Packets that are delivered at a time, and the bytes that they may take.
+    burst: usize,
     room: usize,
     span: Nanos,
     /// Packets of the whole trace.
@@ -316,7 +332,7 @@ impl Receive for ReplayQueue {
             batch.clear_packets();
             return Ok(Received::End);
         }
-        self.next_burst(batch, BURST);
+        self.next_burst(batch, self.burst);
         Ok(Received::Packets)
     }
 }
@@ -365,7 +381,7 @@ impl ReplayQueue {
         let arena = &*self.arena;
         let rest = &arena.slots()[self.next..];
         let slots = &rest[..rest.len().min(most)];
-        let slots = if arena.longest() * BURST <= self.room { slots } else { fitting(slots, self.room) };
+        let slots = if arena.longest() * self.burst <= self.room { slots } else { fitting(slots, self.room) };
         let (start, behind) = (arena.start(self.next), self.next + slots.len());
         let bytes = arena.start(behind) - start;
         let renumber = self.renumber.filter(|_| self.looped > 0);

@@ -68,6 +68,18 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     if args.json { print_json(&json(args, &timed)) } else { print(&text(args, &timed, Style::stdout())) }
 }
 
+/// Items of a reading for [`descriptor_ns`].
+const DESCRIPTORS: u64 = 200_000;
+
+/// Nanoseconds for an item of 16 bytes to pass through millrace-fifo, between two cores without work; `None` on a machine with one core.
+pub(in crate::cli) fn descriptor_ns(rounds: usize) -> Result<Option<Spread>, Failed> {
+    let &[producer, consumer, ..] = engine::cpus().as_slice() else { return Ok(None) };
+    let race = Race { cpus: [producer, consumer], items: DESCRIPTORS, work: Work::NONE };
+    let read = |_| contenders::run::<[u64; 2]>(Contender::Fifo, &race);
+    let readings = (0..rounds).map(read).collect::<Result<Vec<f64>, Failed>>()?;
+    Ok(Spread::of(&readings))
+}
+
 /// Results of a queue in one case.
 struct Row {
     queue: Contender,

@@ -112,6 +112,6 @@ const fn basis(basis: Basis) -> &'static str {
     }
 }
 
-pub(super) fn spread(spread: &Spread) -> Value {
+pub(in crate::cli) fn spread(spread: &Spread) -> Value {
     json!({ "min": spread.min, "median": spread.median, "max": spread.max })
 }
