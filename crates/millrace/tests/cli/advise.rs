@@ -168,8 +168,9 @@ fn a_function_over_streams_is_cut_between_any_two_stages() {
         }
     }
     // Without streams the work is one stage, and there may be no pipeline at all.
-    let advice = folder.json(&format!("advise ddos --synth uniform {SMALL} --cores 3 --json"));
+    let advice = folder.json(&format!("advise ddos --synth single-flow {SMALL} --cores 3 --json"));
     assert_eq!(advice["pipeline"]["stages"].as_array().unwrap().len(), 3);
-    assert!(folder.json(&format!("advise nat --synth uniform {SMALL} --cores 3 --json"))["pipeline"].is_null());
-    assert!(folder.json(&format!("advise ddos --synth uniform {SMALL} --cores 1 --json"))["pipeline"].is_null());
+    let nat = "advise nat --synth single-flow --packets 3000 --rounds 1 --round-packets 3000 --cores 3 --json";
+    assert!(folder.json(nat)["pipeline"].is_null(), "its packet sets share state");
+    assert!(folder.json(&format!("advise ddos --synth single-flow {SMALL} --cores 1 --json"))["pipeline"].is_null());
 }
