@@ -74,7 +74,9 @@ fn the_catalogue_tells_all() {
         assert!(page.contains(room), "{page}");
     }
     let page = folder.stdout("functions sidejacking");
-    assert!(page.contains("; by default [\"PHPSESSID\", ") && page.contains("  block             false"), "{page}");
+    assert!(page.contains("; by default [\"PHPSESSID\", "), "{page}");
+    let has_default = |line: &str| line.split_whitespace().take(2).eq(["block", "false"]);
+    assert!(page.lines().any(has_default), "{page}");
     assert!(folder.stdout("functions").contains("packet set"));
     let nat = folder.json("functions nat --json");
     let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
@@ -352,8 +354,13 @@ fn verify_passes_and_names_refusals() {
     let verified = folder.json("verify heavy-hitter --in demo.pcap.zst --cores 1-3 --seeds 2 --json");
     assert_eq!(verified["equal"], true);
     for engine in verified["engines"].as_array().unwrap() {
-        let cores = if engine["engine"] == "sequential" { 1 } else { 3 };
-        assert_eq!(engine["runs"], cores * 3, "two schedules and real threads: {engine:#}");
+        let runs = match engine["engine"].as_str().unwrap() {
+            "sequential" => 3,
+            // Two schedules for each number of cores, and two cuts more; real threads for each number of cores.
+            "pipeline" => 11,
+            _ => 9,
+        };
+        assert_eq!(engine["runs"], runs, "two schedules and real threads: {engine:#}");
     }
     let text = folder.stdout("verify nat --in demo.pcap.zst --engines rss,scr --cores 2 --seeds 1");
     assert!(text.contains("refused") && text.contains("share") && text.contains("equal"), "{text}");

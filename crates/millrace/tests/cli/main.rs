@@ -18,6 +18,8 @@ mod memory;
 mod new;
 mod output;
 mod part;
+#[cfg(target_os = "linux")]
+mod peak;
 mod pipeline;
 mod ports;
 mod profile;
