@@ -1,5 +1,7 @@
 //! Origin of figures: the program, machine, time and command, in each JSON value and page.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,14 +16,18 @@ pub(crate) struct Origin {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: &str = env!("MILLRACE_COMMIT");
 
+/// The time, to the second.
+static DATE: LazyLock<String> = LazyLock::new(|| {
+    let now = Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+});
+
 impl Origin {
-    /// This program on this machine, now.
+    /// This program on this machine, now: the time is that of the first call, so all that a command writes has the same.
     pub(crate) fn here() -> Self {
         let system = rustix::system::uname();
         let [name, release] = [system.sysname(), system.release()].map(|word| word.to_string_lossy().into_owned());
-        let now = Timestamp::now();
-        let date = now.round(jiff::Unit::Second).unwrap_or(now).to_string();
-        Self { date, kernel: format!("{name} {release}") }
+        Self { date: DATE.clone(), kernel: format!("{name} {release}") }
     }
 
     /// For programs.
