@@ -446,7 +446,7 @@ impl Page<'_> {
         Ok(format!(
             "## Rates by trace (figure 5)\n\n![Gbit/s by trace]({FIGURE})\n\nGbit/s. One core and two are measured from memory (`millrace \
              bench identify --engines sequential,pipeline --cores 1-2`); three and four are modelled, by the best cut of table 3's formula \
-             that `run` has.\n\n{}The paper's lowest is 2 Gbit/s (file 9) and its highest 6 Gbit/s (file 10), with three cores.\n",
+             that `run` has. A model reads the capture from its file, as `run` does, which memory does without: it can be lower than what is measured.\n\n{}The paper's lowest is 2 Gbit/s (file 9) and its highest 6 Gbit/s (file 10), with three cores.\n",
             markdown(&["trace", "1 core", "2", "3", "4", ""], &rows)
         ))
     }
