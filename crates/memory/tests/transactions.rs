@@ -336,8 +336,8 @@ fn irrevocable_steps_act_once() {
     let memory = Transactional::new(4, 3);
     let (cells, outside) = (memory.vector(3, 0_u64), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for (core, mut handle) in memory.core_handles().into_iter().enumerate() {
-            let (memory, cells, outside) = (&memory, &cells, &outside);
+        let (memory, cells, outside) = (&memory, &cells, &outside);
+        let core = |(core, mut handle): (usize, CoreHandle)| {
             scope.spawn(move || {
                 for number in 0..STEPS {
                     let (acts, early) = (number % 5 == core as u64, number % 2 == 0);
@@ -361,8 +361,10 @@ fn irrevocable_steps_act_once() {
                         }
                     }
                 }
-            });
-        }
+            })
+        };
+        let cores: Vec<_> = memory.core_handles().into_iter().enumerate().map(core).collect();
+        cores.into_iter().for_each(|core| core.join().unwrap());
     });
     let mut handles = memory.core_handles();
     let mut log = handles[0].log(&memory);
