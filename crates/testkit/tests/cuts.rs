@@ -55,7 +55,7 @@ struct Cutting {
     lengths: Vec<usize>,
     /// Further pieces of what is said anyway: where, and how long.
     again: Vec<(prop::sample::Index, usize)>,
-    /// True if the pieces of an utterance come in any order.
+    /// True if the pieces of an utterance come in any order, those that are near each other.
     shuffled: bool,
     seed: u64,
 }
@@ -79,6 +79,9 @@ fn shuffle<T>(all: &mut [T], rng: &mut Rng) {
         all.swap(at, rng.below(at as u64 + 1) as usize);
     }
 }
+
+/// The most pieces that come early.
+const EARLY_MAX: usize = 500;
 
 const CLIENT: &str = "10.0.0.1:40000";
 const SERVER: &str = "192.0.2.1:9";
@@ -110,7 +113,9 @@ fn packets(dialogue: &Dialogue, cutting: &Cutting) -> Vec<Build> {
             (at, (at + len).min(bytes.len()))
         }));
         if cutting.shuffled {
-            shuffle(&mut pieces, &mut rng);
+            // No more pieces are early at a time than a side may have.
+            pieces.sort_unstable();
+            pieces.chunks_mut(EARLY_MAX).for_each(|near| shuffle(near, &mut rng));
         }
         for (from, to) in pieces {
             let at = next[side].wrapping_add(from as u32);
