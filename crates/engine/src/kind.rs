@@ -114,8 +114,8 @@ impl EngineKind {
         matches!(self, Self::Sequential | Self::Shared | Self::Rss | Self::Transactional)
     }
 
-    /// How many tables of the function's full size the engine builds for `cores` cores at most. A shard of `rss` may have to hold nearly all flows;
-    /// a bucket's shard need not.
+    /// The most tables of the function's full size that the engine builds for `cores` cores. A shard of `rss` may have to hold nearly all
+    /// flows; a bucket's shard need not.
     #[must_use]
     pub const fn tables(self, cores: usize) -> usize {
         match self {

@@ -301,7 +301,8 @@ fn a_stage_that_breaks_down_holds_up_nobody() {
     }
 }
 
-/// What came out of a run: numbers and sources of packets, and the packets that the work saw.
+/// Runs the pieces through an engine. Returns the numbers of the packets that were sent, in order, and how many packets were received and how
+/// many the work saw.
 fn result_of(kind: EngineKind, shape: (Cuts, usize), pieces: &Pieces) -> (Vec<Seq>, u64, u64) {
     let gate = Arc::new(Gate { is_open: AtomicBool::new(true) });
     let options = Options { cuts: shape.0, ..Options::default() };

@@ -13,7 +13,7 @@ use crate::options::Options;
 pub struct MemoryMax {
     /// Flow tables with their indexes.
     pub flows: usize,
-    /// What the function takes besides: for functions over streams, early segments and beginnings.
+    /// Memory of the function besides its flows: for functions over streams, that of early segments and beginnings.
     pub streams: usize,
 }
 

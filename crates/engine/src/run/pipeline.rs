@@ -32,7 +32,7 @@ use crate::options::Cuts;
 use crate::steer::dispatch::Dispatcher;
 use crate::work::any_worker::AnyWorker;
 
-/// What a pipeline works on, and where it is cut.
+/// The input of a pipeline, and the place where its path is cut.
 pub struct Piped<'s, 'a, N: NetworkFunction> {
     /// Where the path is cut.
     pub cuts: Cuts,

@@ -1,4 +1,4 @@
-//! What the stages of a pipeline share besides the queues.
+//! State that the stages of a pipeline share besides the queues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -17,7 +17,7 @@ use crate::run::quiet::Quiet;
 use crate::run::turns::{lock, merge};
 use crate::work::any_worker::AnyWorker;
 
-/// How long nothing comes back from a core before it is named as stalled.
+/// Time without anything back from a core after which it is named as stalled.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where pieces go once they are read.
@@ -57,7 +57,7 @@ pub(super) struct FirstStage<'s, 'a, N: NetworkFunction> {
     waits_since: Option<Instant>,
 }
 
-/// What has come back of a piece.
+/// The shares of a piece that have come back.
 struct Back {
     /// By way.
     ways: Box<[bool]>,

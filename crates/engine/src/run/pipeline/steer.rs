@@ -96,7 +96,7 @@ impl<'s, N: NetworkFunction> Splitter<'s, N> {
     }
 }
 
-/// What the second stage tells the first: a piece was handed out, to this many ways.
+/// A message of the second stage to the first: a piece was handed out, to so many ways.
 #[derive(Clone, Copy)]
 pub(super) struct Dealt {
     pub(super) slot: Slot,
