@@ -3,7 +3,7 @@
 //! Patterns are anchored at the first byte. For each state, `later` has the best pattern that may still match. So the automaton knows when
 //! its answer is final.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,8 +16,6 @@ use regex_automata::{Anchored, MatchKind};
 /// Stands for no pattern. Patterns have smaller numbers, the best the smallest.
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Memory of the automaton of a direction, at most.
-pub(crate) const SIZE_MAX: usize = 32 << 20;
 /// Memory of the automaton of one pattern, at most.
 pub(crate) const PATTERN_SIZE_MAX: usize = 2 << 20;
 
@@ -46,7 +44,7 @@ pub(crate) fn syntax() -> syntax::Config {
 
 impl Automaton {
     /// Compiles patterns, the best first, in at most `size_max` bytes.
-    pub(crate) fn new(patterns: &[&str], size_max: usize) -> Result<Self, alloc::string::String> {
+    pub(crate) fn new(patterns: &[&str], size_max: usize) -> Result<Self, String> {
         let config = dense::Config::new()
             .match_kind(MatchKind::All)
             .start_kind(regex_automata::dfa::StartKind::Anchored)
@@ -59,10 +57,26 @@ impl Automaton {
             .thompson(thompson::Config::new().utf8(false).nfa_size_limit(Some(size_max)))
             .build_many(patterns)
             .map_err(|error| error.to_string())?;
-        let start =
-            dfa.start_state(&start::Config::new().anchored(Anchored::Yes)).map_err(|error| error.to_string())?;
+        let start = start_state(&dfa)?;
         let later = best_later(&dfa, start);
         Ok(Self { dfa, start, later })
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) has written. The bytes of the states are aligned to four.
+    pub(crate) fn from_bytes(states: &[u8], later: &[u8]) -> Result<Self, String> {
+        let (dfa, _) = dense::DFA::from_bytes(states).map_err(|error| error.to_string())?;
+        let dfa = dfa.to_owned();
+        let start = start_state(&dfa)?;
+        let later = later.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        Ok(Self { dfa, start, later })
+    }
+
+    /// The states, for a target of this byte order, and for each the best pattern that may still match.
+    #[allow(dead_code, reason = "the build script and tests write automata")]
+    pub(crate) fn to_bytes(&self, is_big_endian: bool) -> [Vec<u8>; 2] {
+        let (bytes, padding) =
+            if is_big_endian { self.dfa.to_bytes_big_endian() } else { self.dfa.to_bytes_little_endian() };
+        [bytes[padding..].to_vec(), self.later.iter().flat_map(|pattern| pattern.to_le_bytes()).collect()]
     }
 
     /// Returns the size in memory, in bytes.
@@ -112,6 +126,10 @@ impl Automaton {
         let end = self.dfa.next_eoi_state(state);
         if self.dfa.is_match_state(end) { self.best(end, fits) } else { NONE }
     }
+}
+
+fn start_state(dfa: &dense::DFA<Vec<u32>>) -> Result<StateID, String> {
+    dfa.start_state(&start::Config::new().anchored(Anchored::Yes)).map_err(|error| error.to_string())
 }
 
 /// For each state, the best pattern that matches after one byte more, or later.

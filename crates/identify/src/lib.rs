@@ -1,6 +1,6 @@
 //! Tells the application protocol of a session by its payload, never by its ports.
 //!
-//! [`Signatures`] holds patterns and decoders of all protocols, compiled once. For a TCP stream, hand in the beginnings of both sides
+//! [`Signatures`] holds patterns and decoders of all protocols. The built-in patterns are compiled when the crate is built. For a TCP stream, hand in the beginnings of both sides
 //! ([`Prefixes`]) whenever one has grown, until the answer is final. The answer depends on the bytes alone, not on how they were cut into
 //! segments. For UDP, hand in each datagram, and keep a [`DatagramState`] in between. Nothing is allocated meanwhile.
 //!
@@ -24,7 +24,9 @@ extern crate std;
 mod answer;
 mod asn1;
 mod automaton;
+mod built_in;
 mod bytes;
+mod compiled;
 mod datagram;
 mod decoder;
 mod file;

@@ -13,24 +13,13 @@ use direction::{Best, Compiled, Datagrams, Direction, directions};
 use once_cell::race::OnceBox;
 
 use crate::answer::{Answer, LIMIT, Prefixes, Protocol, Side};
-use crate::automaton::{Automaton, NONE, PATTERN_SIZE_MAX, SIZE_MAX};
+use crate::automaton::{Automaton, NONE, PATTERN_SIZE_MAX};
+use crate::built_in::{self, Reads, SIZE_MAX};
 use crate::bytes::{Bytes, Found};
+use crate::compiled;
 use crate::file::{Carrier, Declared, Error, SignatureFile, Vector};
 use crate::protocol::BUILT_IN;
 use crate::session::DatagramState;
-
-/// The built-in signature files with their names.
-pub(crate) const FILES: &[(&str, &str)] = &[
-    ("decoders.sig", include_str!("../signatures/decoders.sig")),
-    ("web.sig", include_str!("../signatures/web.sig")),
-    ("mail.sig", include_str!("../signatures/mail.sig")),
-    ("data.sig", include_str!("../signatures/data.sig")),
-    ("industry.sig", include_str!("../signatures/industry.sig")),
-    ("network.sig", include_str!("../signatures/network.sig")),
-    ("media.sig", include_str!("../signatures/media.sig")),
-    ("systems.sig", include_str!("../signatures/systems.sig")),
-    ("games.sig", include_str!("../signatures/games.sig")),
-];
 
 /// What is known about a protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +46,16 @@ pub struct Signatures {
 }
 
 impl Signatures {
-    /// Compiles the built-in signatures. This takes a while: share the result.
+    /// The built-in signatures. They take some milliseconds and megabytes: share the result.
     ///
     /// # Panics
-    /// Never: the tests compile the same files.
+    /// Never: the tests read the same files.
     #[must_use]
     pub fn built_in() -> Self {
         Self::new(None).expect("the built-in files are tested")
     }
 
-    /// The built-in signatures, compiled at the first call.
+    /// The built-in signatures, made at the first call.
     #[must_use]
     pub fn shared() -> Arc<Self> {
         static BUILT_IN: OnceBox<Arc<Signatures>> = OnceBox::new();
@@ -116,12 +105,8 @@ impl Signatures {
             .collect();
         // A user's patterns first, so that they win among equals.
         let mut patterns = Vec::new();
-        let mut built_in = Vec::new();
-        for (name, text) in FILES {
-            built_in.push((SignatureFile::parse(text, name)?, *name));
-        }
         let user_patterns = user.map_or(0, |(read, _)| read.patterns.len());
-        for (read, name) in &built_in {
+        for (read, name) in &built_in::files()? {
             add(&mut protocols, &mut patterns, read, name)?;
         }
         if let Some((read, name)) = user {
@@ -129,23 +114,24 @@ impl Signatures {
         }
         patterns.rotate_right(user_patterns);
 
-        let of = |carrier, side: Option<Side>| -> Vec<Compiled> {
-            let fits = |pattern: &&Compiled| {
-                let sent = pattern.pattern.side;
-                pattern.pattern.carrier == carrier && (side.is_none() || sent.is_none() || sent == side)
-            };
-            patterns.iter().filter(fits).cloned().collect()
+        let of = |reads: Reads| -> Vec<Compiled> {
+            patterns.iter().filter(|compiled| reads.has(&compiled.pattern)).cloned().collect()
         };
-        let [initiator, responder] =
-            directions(of(Carrier::Tcp, Some(Side::Initiator)), of(Carrier::Tcp, Some(Side::Responder)));
-        let all = [(&initiator.patterns, "tcp"), (&responder.patterns, "tcp")];
-        let datagrams = Datagrams::new(of(Carrier::Udp, None));
-        let fail = |patterns: &[Compiled], error: String| too_large(patterns, user, &error);
-        let [a, b] = all.map(|(patterns, _)| compile(patterns));
-        let a = a.map_err(|error| fail(&initiator.patterns, error))?;
-        let b = b.map_err(|error| fail(&responder.patterns, error))?;
-        let c = compile(&datagrams.patterns).map_err(|error| fail(&datagrams.patterns, error))?;
-        Ok(Self { protocols, initiator: initiator.with(a), responder: responder.with(b), datagrams: datagrams.with(c) })
+        let [initiator, responder] = directions(of(Reads::Initiator), of(Reads::Responder));
+        let datagrams = Datagrams::new(of(Reads::Datagrams));
+        let automaton = |reads, patterns: &[Compiled]| match user {
+            None => Ok(compiled::load(reads)),
+            Some(_) => compile(patterns).map_err(|error| too_large(patterns, user, &error)),
+        };
+        let of_initiator = automaton(Reads::Initiator, &initiator.patterns)?;
+        let of_responder = automaton(Reads::Responder, &responder.patterns)?;
+        let of_datagrams = automaton(Reads::Datagrams, &datagrams.patterns)?;
+        Ok(Self {
+            protocols,
+            initiator: initiator.with(of_initiator),
+            responder: responder.with(of_responder),
+            datagrams: datagrams.with(of_datagrams),
+        })
     }
 
     /// Identifies the protocol of a TCP stream by the beginnings of both sides.
@@ -209,6 +195,17 @@ impl Signatures {
             .iter()
             .map(|automaton| automaton.memory())
             .sum()
+    }
+
+    /// The patterns of an automaton, in the order of their numbers.
+    #[cfg(test)]
+    pub(crate) fn regexes(&self, reads: Reads) -> Vec<&str> {
+        let patterns = match reads {
+            Reads::Initiator => &self.initiator.patterns,
+            Reads::Responder => &self.responder.patterns,
+            Reads::Datagrams => &self.datagrams.patterns,
+        };
+        patterns.iter().map(|compiled| compiled.pattern.regex.as_str()).collect()
     }
 
     /// Checks the examples of a file. A `match` must have the name of its protocol, and a `miss` must not.
