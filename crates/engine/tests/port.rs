@@ -114,6 +114,12 @@ struct Wire {
     lost: AtomicU64,
     unsent: AtomicU64,
     sent: Mutex<Vec<Sent>>,
+    /// True if the last queue gets nothing, and waits until the first has got more.
+    last_sleeps: AtomicBool,
+    /// True once it has begun to wait.
+    is_asleep: AtomicBool,
+    /// Packets that the first queue got.
+    first_got: AtomicU64,
 }
 
 /// A packet that was sent.
@@ -136,6 +142,9 @@ impl Default for Wire {
             lost: AtomicU64::default(),
             unsent: AtomicU64::default(),
             sent: Mutex::default(),
+            last_sleeps: AtomicBool::default(),
+            is_asleep: AtomicBool::default(),
+            first_got: AtomicU64::default(),
         }
     }
 }
@@ -186,6 +195,12 @@ impl Port for TwoSides {
     }
 }
 
+impl RingQueue {
+    fn sleeps(&self) -> bool {
+        self.core > 0 && self.core == self.cores - 1 && self.wire.last_sleeps.load(ANY)
+    }
+}
+
 impl Receive for RingQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         assert_eq!(batch.len(), 0, "every frame came back before more were asked for");
@@ -194,6 +209,9 @@ impl Receive for RingQueue {
             return Err(PortError::Down("left".into()));
         }
         let is_over = wire.is_over.load(ANY);
+        if self.sleeps() && !is_over {
+            return Ok(Received::Idle);
+        }
         let arrived = wire.arrived.load(ANY);
         // Packets that the ring has no room for are lost.
         if arrived - self.next > RING {
@@ -221,6 +239,9 @@ impl Receive for RingQueue {
             });
             self.received += 1;
         }
+        if self.core == 0 {
+            wire.first_got.fetch_add(packets.len() as u64, ANY);
+        }
         batch.lend_buffers(frames).extend(packets);
         self.next = arrived;
         Ok(Received::Packets)
@@ -229,6 +250,11 @@ impl Receive for RingQueue {
     fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
         thread::yield_now();
         assert!(at_most > Duration::ZERO);
+        if self.sleeps() && at_most > Duration::from_millis(1) {
+            let got = self.wire.first_got.load(ANY);
+            self.wire.is_asleep.store(true, ANY);
+            until("a packet of the first queue", || !self.sleeps() || self.wire.first_got.load(ANY) > got + 2 * RING);
+        }
         Ok(())
     }
 
@@ -450,12 +476,58 @@ fn a_panic_while_nothing_comes_ends_the_run_like_any_other() {
 }
 
 #[test]
+fn a_look_sees_the_whole_run_at_one_time() {
+    for way @ (kind, cores, opens) in RUNS {
+        let wire = Arc::new(Wire::default());
+        begin(&Arc::new(Three::<false>::default()), way, &wire, |running| {
+            wire.now.store(5_000_000_000, ANY);
+            let rings = if opens == Opens::Queues { cores as u64 } else { 1 };
+            for arrived in [4, 6] {
+                wire.arrived.store(arrived, ANY);
+                until("a packet", || running.cores().iter().map(|core| core.received).sum::<u64>() == arrived * rings);
+                let seen = running.look(|state, _, now| (state.alive(now), now)).expect("it runs");
+                // All cores of one table see the same sources.
+                let flows = if kind == EngineKind::Shared { arrived } else { arrived * rings };
+                assert_eq!(seen, (flows as usize, Nanos(5_000_000_000)), "{kind}");
+            }
+            wire.is_over.store(true, ANY);
+            let outcome = running.wait().expect("the engine takes it");
+            assert!(outcome.failure.is_none() && !outcome.interrupted && outcome.counters.add_up(), "{kind}");
+            assert_eq!(outcome.counters.received, 6 * rings, "{kind}");
+        });
+    }
+}
+
+/// A core whose input is silent sleeps. Until it wakes up, the others go on.
+#[test]
+fn nobody_waits_for_a_core_that_sleeps() {
+    let wire = Arc::new(Wire::default());
+    wire.last_sleeps.store(true, ANY);
+    begin(&Arc::new(Three::<false>::default()), (EngineKind::Rss, 2, Opens::Queues), &wire, |running| {
+        wire.now.store(5_000_000_000, ANY);
+        let arrives = || wire.arrived.fetch_add(1, ANY);
+        until("sleep", || arrives() > 0 && wire.is_asleep.load(ANY));
+        let seen = thread::scope(|scope| {
+            let look = scope.spawn(|| running.look(|state, _, now| state.alive(now)));
+            until("the look", || arrives() > 0 && look.is_finished());
+            look.join().expect("nobody panics")
+        });
+        assert!(seen.expect("it runs") > 0);
+        wire.is_over.store(true, ANY);
+        wire.last_sleeps.store(false, ANY);
+        let outcome = running.wait().expect("the engine takes it");
+        assert!(outcome.failure.is_none() && outcome.counters.add_up());
+    });
+}
+
+#[test]
 fn who_asks_an_ended_run_hears_so() {
     let wire = Arc::new(Wire { is_over: AtomicBool::new(true), ..Wire::default() });
     let three = Arc::new(Three::<false>::default());
     begin(&three, (EngineKind::Rss, 2, Opens::Queues), &wire, |running| {
         until("the end", || running.has_ended());
         assert_eq!(running.ask(|core, _| core), None);
+        assert_eq!(running.look(|state, _, _| state.entries()), None);
     });
     begin(&three, (EngineKind::Sequential, 2, Opens::Queues), &wire, |refused| {
         until("the end", || refused.has_ended());

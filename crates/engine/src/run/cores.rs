@@ -39,6 +39,8 @@ pub struct CoreRun {
 
 /// How long an idle core waits before it checks again for a stop or for mail.
 const WAIT: Duration = Duration::from_millis(50);
+/// The same, while cores that are to stop go on until all are ready.
+const SHORT_WAIT: Duration = Duration::from_micros(20);
 
 /// Runs workers, each on its feed, from a common start until every feed has ended. `cpus` has the processor of each core; it is empty if
 /// threads aren't pinned.
@@ -54,16 +56,19 @@ pub fn run_cores<N: NetworkFunction>(
 ) -> Vec<CoreRun> {
     assert_eq!(feeds.len(), workers.len(), "a feed for each core");
     let published = control.publishers(workers.len());
-    let barrier = Barrier::new(workers.len());
+    mail.succession.begin();
+    let cores = workers.len();
+    let barrier = Barrier::new(cores);
     thread::scope(|scope| {
-        let cores = workers.into_iter().zip(feeds).zip(published).enumerate();
-        let cores: Vec<_> = cores
+        let parts = workers.into_iter().zip(feeds).zip(published).enumerate();
+        let threads: Vec<_> = parts
             .map(|(core, ((worker, feed), published))| {
                 let (barrier, cpu) = (&barrier, cpus.get(core).copied());
                 scope.spawn(move || {
                     cpu.map(pin);
                     barrier.wait();
-                    let run = || serve(core, worker, feed, control, published, mail);
+                    let mut pause = Pause { mail, cores, is_ready: false };
+                    let run = || serve(core, worker, feed, control, published, mail, &mut pause);
                     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                         worker.fail();
                         feed.abandon();
@@ -72,8 +77,35 @@ pub fn run_cores<N: NetworkFunction>(
                 })
             })
             .collect();
-        cores.into_iter().map(|core| core.join().expect("a function's panic is caught where it is called")).collect()
+        threads.into_iter().map(|core| core.join().expect("a function's panic is caught where it is called")).collect()
     })
+}
+
+/// A core's part in stopping all cores for a request. A core that ends is ready.
+struct Pause<'a, N: NetworkFunction> {
+    mail: &'a Mail<N>,
+    cores: usize,
+    is_ready: bool,
+}
+
+impl<N: NetworkFunction> Pause<'_, N> {
+    /// True if all cores have said that they are ready.
+    fn are_ready(&mut self) -> bool {
+        self.say_ready();
+        self.mail.succession.are_ready(self.cores)
+    }
+
+    fn say_ready(&mut self) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            self.mail.succession.is_ready();
+        }
+    }
+}
+
+impl<N: NetworkFunction> Drop for Pause<'_, N> {
+    fn drop(&mut self) {
+        self.say_ready();
+    }
 }
 
 /// One core's loop. Not inlined: profilers recognise a core's samples by this function.
@@ -85,6 +117,7 @@ fn serve<N: NetworkFunction>(
     control: &Control,
     published: &Published,
     mail: &Mail<N>,
+    pause: &mut Pause<'_, N>,
 ) -> CoreRun {
     let mut batch = Batch::default();
     let mut run = CoreRun {
@@ -100,7 +133,8 @@ fn serve<N: NetworkFunction>(
     let start = Instant::now();
     loop {
         let stops = control.is_stopping();
-        if (stops || mail.succession.is_due()) && !(run.interrupted || run.paused) {
+        let is_due = mail.succession.is_due();
+        if (stops || is_due && pause.are_ready()) && !(run.interrupted || run.paused) {
             (run.interrupted, run.paused) = (stops, !stops);
             feed.close();
         }
@@ -119,7 +153,7 @@ fn serve<N: NetworkFunction>(
                 match aged {
                     // If there are more flows to end, look for packets first and don't wait.
                     Ok(true) => {}
-                    Ok(false) => run.keep(feed.wait(WAIT), feed),
+                    Ok(false) => run.keep(feed.wait(if is_due { SHORT_WAIT } else { WAIT }), feed),
                     Err(failure) => {
                         panicked = true;
                         run.panicked(failure, worker, feed);

@@ -36,7 +36,7 @@ pub use self::pipeline::{Piped, run_pipeline};
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
-use self::succession::Successor;
+use self::succession::Request;
 use self::turns::Turns;
 use crate::affinity::cpus;
 use crate::counters::Counters;
@@ -206,10 +206,18 @@ where
             }
         };
         let is_paused = std::mem::take(&mut end.paused) && end.failure.is_none();
-        let Some(Successor { nf, answer }) = mail.succession.take().filter(|_| is_paused) else { break };
-        instance.succeed(nf);
-        // The caller may have stopped waiting.
-        let _ = answer.send(end.next);
+        match mail.succession.take().filter(|_| is_paused) {
+            None => break,
+            Some(Request::Succeed(nf, answer)) => {
+                instance.succeed(nf);
+                // The caller may have stopped waiting.
+                let _ = answer.send(end.next);
+            }
+            Some(Request::Look(look)) => {
+                let nf = Arc::clone(&instance.nf);
+                look(instance, &nf, end.last);
+            }
+        }
     }
     mail.close_all();
     source.finish(&mut end);

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use nf::Function;
-use packet::Seq;
+use packet::{Nanos, Seq};
 use port::Port;
 
 use super::handle::{Control, CoreProgress};
+use super::instance::Inspect;
 use super::mail::Mail;
 use super::{Outcome, run_with_mail};
 use crate::error::EngineError;
@@ -24,7 +25,7 @@ pub struct Running<'scope, N: Function> {
     options: Options,
     /// True if the engine began ready for packet sets that share state.
     shares: bool,
-    /// The function that runs. Locked while another takes over.
+    /// The function that runs. Locked during a request to the run as a whole.
     nf: Mutex<Arc<N>>,
     control: Control,
     mail: Mail<N>,
@@ -75,6 +76,16 @@ impl<N: Function> Running<'_, N> {
         self.mail.ask(question)
     }
 
+    /// Looks at the state of the whole run between two packets, with the time of the last one. All cores stop meanwhile, so be brief.
+    /// Returns `None` if the run ended before.
+    pub fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut dyn Inspect<N>, &N, Nanos) -> R + Send + 'static,
+    ) -> Option<R> {
+        let _one_request_at_a_time = self.nf.lock().unwrap_or_else(PoisonError::into_inner);
+        self.mail.succession.look(look)
+    }
+
     /// Lets the function go on with another configuration, between two packets: none sees both, and none is lost. Flows stay; the function
     /// says what else does ([`adopt`](nf::NetworkFunction::adopt)). Its own counters begin anew. Returns the number of the first packet
     /// under the new configuration, or `None` if the run has ended before. On a port with several queues each core goes on with its own next
@@ -86,7 +97,7 @@ impl<N: Function> Running<'_, N> {
         let mut current = self.nf.lock().unwrap_or_else(PoisonError::into_inner);
         let nf = nf.succeed(&current).and_then(|nf| self.takes(&current, nf)).map_err(EngineError::Refused)?;
         let nf = Arc::new(nf);
-        let first = self.mail.succession.request(Arc::clone(&nf));
+        let first = self.mail.succession.succeed(Arc::clone(&nf));
         if first.is_some() {
             *current = nf;
         }
