@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("case", &["packet", "nf", "port", "synth"]),
     ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
     ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
+    ("daemon", &[]),
     ("sampler", &[]),
     (
         "testkit",
@@ -71,6 +72,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "synth",
             "case",
             "catalogue",
+            "daemon",
             "iptables",
         ],
     ),

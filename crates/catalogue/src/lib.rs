@@ -15,13 +15,15 @@
 pub mod cases;
 pub mod config;
 mod contract;
+mod runs;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::thread::Scope;
 
 use case::Fared;
 use engine::carrier::{Outer, Shape};
-use engine::{Control, EngineError, EngineKind, MemoryMax, Options, Outcome, Running, SequencedTotal, Tables};
+use engine::{Control, EngineError, EngineKind, MemoryMax, Options, Outcome, SequencedTotal, Tables};
 use functions::{Catalogued, Visitor};
 use lab::conformance::{self, Plan, Verified};
 use lab::path::{Path, PathPlan};
@@ -33,6 +35,7 @@ use port::{Batch, Port, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 
 use crate::config::{ConfigError, Settings};
+pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Runs, TablesNow, TakeOver};
 
 /// The functions that commands know by name.
 pub struct Catalogue {
@@ -173,21 +176,6 @@ impl CatalogueEntry {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A run in progress, of any function.
-pub trait Runs {
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// When the engine can't run the function.
-    fn wait(self: Box<Self>) -> Result<Outcome, EngineError>;
-}
-
-impl<N: Function> Runs for Running<'_, N> {
-    fn wait(self: Box<Self>) -> Result<Outcome, EngineError> {
-        (*self).wait()
-    }
-}
-
 /// A configured function without its type: the operations that commands need, compiled once for each function.
 pub trait Program: Send + Sync {
     /// Its description, with this configuration.
@@ -228,6 +216,9 @@ pub trait Program: Send + Sync {
     /// # Errors
     /// The reason, in a sentence.
     fn accepts(&self, tables: &Tables) -> Result<(), String>;
+
+    /// The function with its type, to take over a [run](Runs::reload).
+    fn typed(self: Box<Self>) -> Box<dyn Any>;
 
     /// Starts it; see [`engine::start`].
     fn start<'scope>(
@@ -396,6 +387,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn accepts(&self, tables: &Tables) -> Result<(), String> {
         tables.accepts(&*self.0)
+    }
+
+    fn typed(self: Box<Self>) -> Box<dyn Any> {
+        Box::new(Arc::into_inner(self.0))
     }
 
     fn start<'scope>(

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use catalogue::FlowEnds;
 use functions::config::Prefix;
 use packet::{Headers, Network, Transport, protocol};
 use port::Packet;
@@ -100,6 +101,29 @@ impl Filter {
                 Some(id) => headers.vlans.ids.iter().take(usize::from(headers.vlans.count)).any(|tag| tag == id),
             }),
             Self::Length(range) => range.contains(&packet.wire_len),
+        }
+    }
+}
+
+impl Filter {
+    /// Returns true if a flow matches. What its key doesn't have doesn't match.
+    pub(super) fn fits_flow(&self, ends: &FlowEnds) -> bool {
+        match self {
+            Self::All(a, b) => a.fits_flow(ends) && b.fits_flow(ends),
+            Self::Either(a, b) => a.fits_flow(ends) || b.fits_flow(ends),
+            Self::Not(inner) => !inner.fits_flow(ends),
+            Self::Ip => ends.source.is_some_and(|address| address.is_ipv4()),
+            Self::Ip6 => ends.source.is_some_and(|address| address.is_ipv6()),
+            Self::Arp | Self::Vlan(_) | Self::Length(_) => false,
+            Self::Protocol(number) => ends.protocol == Some(*number),
+            Self::Net(direction, prefix) => {
+                let has = |address: Option<IpAddr>| address.is_some_and(|address| prefix.contains(address));
+                direction.fits(has(ends.source), has(ends.destination))
+            }
+            Self::Port(direction, carrier, ports) => ends.ports.is_some_and(|(source, destination)| {
+                carrier.is_none_or(|carrier| ends.protocol == Some(carrier))
+                    && direction.fits(ports.contains(&source), ports.contains(&destination))
+            }),
         }
     }
 }

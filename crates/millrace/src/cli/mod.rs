@@ -5,6 +5,8 @@ mod bench;
 mod captures;
 mod check;
 mod completions;
+mod control;
+mod ctl;
 mod defragment;
 mod demo;
 mod dropped;
@@ -84,6 +86,7 @@ enum Task {
     Demo(demo::Args),
     Functions(functions::Args),
     Run(run::Args),
+    Ctl(ctl::Args),
     Check(check::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
@@ -145,6 +148,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Demo(args) => demo::perform(&args, catalogue),
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
+        Task::Ctl(args) => ctl::perform(&args),
         Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
@@ -311,10 +315,19 @@ impl Configuration {
 
     /// The file's values; with `given` also those of --set.
     fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
-        let mut settings = match &self.config {
-            Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
-            None => Settings::default(),
-        };
+        match &self.config {
+            Some(path) => self.settings_on(path.display().to_string(), configuration(path)?, given),
+            None => self.add_to(Settings::default(), given),
+        }
+    }
+
+    /// The values of the text of another configuration file, with the other arguments as they are.
+    fn settings_on(&self, name: String, text: String, given: bool) -> Result<Settings, Failed> {
+        self.add_to(Settings::from_file(name, text), given)
+    }
+
+    /// Adds the other arguments.
+    fn add_to(&self, mut settings: Settings, given: bool) -> Result<Settings, Failed> {
         if let Some(path) = &self.program {
             let (name, text) = (files::shown(path).display().to_string(), configuration(path)?);
             if text.trim().is_empty() {

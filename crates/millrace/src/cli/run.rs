@@ -13,6 +13,7 @@ use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
 use super::captures::{self, PART};
+use super::control::{ControlOption, Served};
 use super::defragment::DefragmentOption;
 use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
@@ -75,7 +76,7 @@ pub(super) struct Args {
     engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` wrote for the same number of cores. Each core gets its own packets and learns of the other
     /// cores' packets from the history in them. The engine is scr
-    #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows"])]
+    #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows", "control"])]
     sequenced: bool,
     /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
@@ -94,6 +95,8 @@ pub(super) struct Args {
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    control: ControlOption,
     #[command(flatten)]
     defragment: DefragmentOption,
     #[command(flatten)]
@@ -211,6 +214,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     signals::stop_on_interrupt(&control.stop);
     let watched = control.clone();
     let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
+    let configuration = &args.configuration;
+    let about = Served { control: &control, configuration, entry, description: &description, kind };
+    let served = about.at(args.control.path().as_deref())?;
     let progress = Progress::watch(args.json, &args.function, sample);
     let watch = (kind == EngineKind::Pipeline && cores > 1).then(|| stalled::Watch::begin(&control, options.cuts));
     let place = PanicPlace::watch();
@@ -222,12 +228,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         match policy {
             Some(policy) => {
                 let mut gathering = Defragmented::new(&mut capture, policy, Limits::default());
-                let outcome =
-                    thread::scope(|scope| program.start(scope, kind, cores, options, &mut gathering, &control).wait());
+                let outcome = thread::scope(|scope| {
+                    served.wait(program.start(scope, kind, cores, options, &mut gathering, &control))
+                });
                 fragments = Some(gathering.totals().get());
                 outcome
             }
-            None => thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait()),
+            None => {
+                thread::scope(|scope| served.wait(program.start(scope, kind, cores, options, &mut capture, &control)))
+            }
         }
     };
     let place = place.take();

@@ -1,0 +1,39 @@
+//! Errors of the control socket.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of the control socket: what failed, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// Another run listens there.
+    #[error("{}: another run listens there; name another socket with --control=PATH", .0.display())]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{}: there is a file that is no socket; name another path with --control=PATH", .0.display())]
+    NoSocket(PathBuf),
+    /// Nobody listens there.
+    #[error("{}: no run listens there; `millrace run ... --control=PATH` starts one that does", .0.display())]
+    Nobody(PathBuf),
+    /// The socket belongs to somebody else.
+    #[error("{}: this socket belongs to another user; ask as that user, or as root", .0.display())]
+    NotAllowed(PathBuf),
+    /// The system refuses.
+    #[error("{}: {action}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// The failed operation.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// What came back is no reply.
+    #[error("{}: the answer is no reply of a run: {reason}", path.display())]
+    NoReply {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}

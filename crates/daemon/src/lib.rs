@@ -1,0 +1,22 @@
+//! A run of a network function as a service: its control socket.
+//!
+//! [`ControlSocket`] listens on a Unix socket that only its owner can open. It reads one [`Request`] from each connection, a line of JSON,
+//! and writes one [`Reply`]. Requests are bounded in bytes and in time. [`ask`] is the other end.
+#![forbid(unsafe_code)]
+
+mod client;
+mod control;
+mod error;
+mod line;
+mod message;
+
+pub use client::ask;
+pub use control::ControlSocket;
+pub use error::DaemonError;
+pub use line::LINE_MAX;
+pub use message::{Core, Dropped, FlowLine, Flows, Reply, Request, Stats, Table};
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,136 @@
+//! What is asked of a run, and what it answers. Each is a line of JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// A request to a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// The counters so far: [`Reply::Stats`].
+    Stats {},
+    /// The flows now: [`Reply::Flows`].
+    Flows {
+        /// A filter in the syntax of tcpdump; all flows if omitted.
+        #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+        filter: Option<String>,
+        /// Number of rows at most.
+        rows_max: u32,
+    },
+    /// The function's report on the packets so far: [`Reply::Report`].
+    Report {},
+    /// Another configuration: [`Reply::Done`].
+    Reload {
+        /// The name of the file, for errors; its ending tells what it holds.
+        name: String,
+        /// The text of the file.
+        text: String,
+    },
+    /// The end of the run: packets received before are finished. [`Reply::Done`].
+    Stop {},
+}
+
+/// The answer of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// The counters so far.
+    Stats(Stats),
+    /// The flows.
+    Flows(Flows),
+    /// The function's report; none if it makes none.
+    Report(Option<Table>),
+    /// It is done; in a sentence.
+    Done(String),
+    /// It can't be done, and why; in a sentence.
+    Error(String),
+}
+
+/// Counters of a run. `received = forwarded + replied + dropped`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Name of the function.
+    pub function: String,
+    /// Name of the engine.
+    pub engine: String,
+    /// Milliseconds since the start of the run.
+    pub uptime_ms: u64,
+    /// Counters of each core.
+    pub cores: Vec<Core>,
+    /// Dropped packets by reason, of all cores; reasons that occurred.
+    pub dropped: Vec<Dropped>,
+    /// Flows that are in the tables now.
+    pub flows: u64,
+    /// Flows opened since the start.
+    pub flows_opened: u64,
+}
+
+/// Counters of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// Packets received.
+    pub received: u64,
+    /// Their bytes on the wire.
+    pub received_bytes: u64,
+    /// Packets forwarded.
+    pub forwarded: u64,
+    /// Packets answered.
+    pub replied: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+}
+
+/// Packets dropped for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Name of the reason.
+    pub reason: String,
+    /// Number of packets.
+    pub packets: u64,
+}
+
+/// Flows that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// Some of them, in no particular order.
+    pub rows: Vec<FlowLine>,
+    /// Number of flows that fit.
+    pub fit: u64,
+    /// Number of all flows.
+    pub all: u64,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowLine {
+    /// Its key.
+    pub key: String,
+    /// Its state, for developers of the function.
+    pub state: String,
+    /// Milliseconds until it expires, unless another packet comes.
+    pub expires_in_ms: u64,
+}
+
+/// A table with a title.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// The title.
+    pub title: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, as text.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Stats {
+    /// The counters of all cores together.
+    #[must_use]
+    pub fn total(&self) -> Core {
+        self.cores.iter().fold(Core::default(), |sum, core| Core {
+            received: sum.received + core.received,
+            received_bytes: sum.received_bytes + core.received_bytes,
+            forwarded: sum.forwarded + core.forwarded,
+            replied: sum.replied + core.replied,
+            dropped: sum.dropped + core.dropped,
+        })
+    }
+}
