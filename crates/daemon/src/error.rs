@@ -13,7 +13,7 @@ pub enum DaemonError {
     #[error("{}: there is a file that is no socket; name another path with --control=PATH", .0.display())]
     NoSocket(PathBuf),
     /// Nobody listens there.
-    #[error("{}: no run listens there; `millrace run ... --control=PATH` starts one that does", .0.display())]
+    #[error("{}: no run listens there; start one with `millrace run ... --control=PATH`, or name the socket of another with `millrace ctl --control PATH`", .0.display())]
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
     #[error("{}: this socket belongs to another user; ask as that user, or as root", .0.display())]

@@ -50,6 +50,9 @@ enum What {
         /// Number of flows to list at most
         #[arg(long, value_name = "NUMBER", default_value = "100")]
         top: u32,
+        /// Also print the state of each flow, for developers of the function; JSON always has it
+        #[arg(long)]
+        state: bool,
     },
     /// Print the dropped packets so far, by reason
     Drops,
@@ -71,7 +74,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let path = args.control.clone().unwrap_or_else(default_path);
     let request = match &args.what {
         What::Stats | What::Drops => Request::Stats {},
-        What::Flows { filter, top } => Request::Flows { filter: filter.clone(), rows_max: *top },
+        What::Flows { filter, top, .. } => Request::Flows { filter: filter.clone(), rows_max: *top },
         What::Report => Request::Report {},
         What::Reload { file } => Request::Reload { name: shown(file).display().to_string(), text: text(file)? },
         What::Stop => Request::Stop {},
@@ -92,7 +95,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     match reply {
         Reply::Stats(stats) if matches!(args.what, What::Drops) => print(&drops(&stats)),
         Reply::Stats(stats) => print(&counters(&stats)),
-        Reply::Flows(flows) => print(&listed(&flows)),
+        Reply::Flows(flows) => print(&listed(&flows, matches!(args.what, What::Flows { state: true, .. }))),
         Reply::Report(None) => {
             remark("this function makes no report\n");
             Ok(())
@@ -164,11 +167,13 @@ fn drops(stats: &Stats) -> String {
     sheet.lines(0)
 }
 
-fn listed(flows: &Flows) -> String {
+fn listed(flows: &Flows, with_state: bool) -> String {
     let columns = [("flow", Align::Left), ("expires in", Align::Right), ("state", Align::Left)];
-    let mut sheet = Sheet::new(Style::stdout(), &columns);
+    let columns = &columns[..if with_state { 3 } else { 2 }];
+    let mut sheet = Sheet::new(Style::stdout(), columns);
     for row in &flows.rows {
-        sheet.row([row.key.clone(), span(Duration::from_millis(row.expires_in_ms)), row.state.clone()]);
+        let cells = [row.key.clone(), span(Duration::from_millis(row.expires_in_ms)), row.state.clone()];
+        sheet.row(&cells[..columns.len()]);
     }
     let what = if flows.fit == flows.all {
         format!("{} flows", count(flows.all))
@@ -184,7 +189,12 @@ fn listed(flows: &Flows) -> String {
 }
 
 fn report(table: &Table) -> String {
-    let columns: Vec<(&str, Align)> = table.columns.iter().map(|column| (column.as_str(), Align::Left)).collect();
+    let aligned = |(at, column)| {
+        let is_number = |row: &Vec<String>| row.get(at).is_some_and(|cell: &String| cell.parse::<u64>().is_ok());
+        let align = if table.rows.iter().all(is_number) { Align::Right } else { Align::Left };
+        (String::as_str(column), align)
+    };
+    let columns: Vec<(&str, Align)> = table.columns.iter().enumerate().map(aligned).collect();
     let mut sheet = Sheet::new(Style::stdout(), &columns);
     table.rows.iter().for_each(|row| sheet.row(row));
     format!("{}\n{}", table.title, sheet.lines(2))

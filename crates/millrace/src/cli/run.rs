@@ -188,6 +188,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     let bound = (description.sharing == Sharing::Streams)
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
+    // Ahead of the input, which may be a pipe that has nothing yet.
+    let control = Control::default();
+    let configuration = &args.configuration;
+    let about = Served { control: &control, configuration, entry, description: &description, kind };
+    let served = about.at(args.control.path().as_deref())?;
     // A datagram may be longer than all packets of the capture.
     let longer = if policy.is_some() { DATAGRAM_MAX } else { 0 };
     let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;
@@ -210,13 +215,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(bound) = bound.filter(|_| !args.json) {
         bound.tell();
     }
-    let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let watched = control.clone();
     let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
-    let configuration = &args.configuration;
-    let about = Served { control: &control, configuration, entry, description: &description, kind };
-    let served = about.at(args.control.path().as_deref())?;
     let progress = Progress::watch(args.json, &args.function, sample);
     let watch = (kind == EngineKind::Pipeline && cores > 1).then(|| stalled::Watch::begin(&control, options.cuts));
     let place = PanicPlace::watch();

@@ -7,6 +7,7 @@ mod broken_input;
 mod captures;
 mod cases;
 mod commands;
+mod control;
 mod defragment;
 mod dropped;
 mod efsm;

@@ -39,7 +39,7 @@ fn read_to(pieces: &Receiver<Vec<u8>>, out: &mut Vec<u8>, bytes: usize, what: &s
 }
 
 /// The bytes of a capture's header, and where each record ends.
-fn ends(capture: &[u8]) -> Vec<usize> {
+pub(crate) fn ends(capture: &[u8]) -> Vec<usize> {
     let mut ends = vec![24];
     while let Some(len) = capture.get(ends[ends.len() - 1] + 8..).and_then(|rest| rest.first_chunk::<4>()) {
         ends.push(ends[ends.len() - 1] + 16 + u32::from_le_bytes(*len) as usize);
