@@ -1,0 +1,14 @@
+//! The port on real interfaces: veth pairs in network namespaces, with real kernel stacks or raw sockets at both ends.
+//!
+//! ```text
+//! left [h0] --- [a0] middle [a1] --- [h1] right
+//! ```
+
+mod bench;
+mod fates;
+mod faults;
+mod kill;
+mod policies;
+mod refusals;
+mod stream;
+mod uniqueness;
