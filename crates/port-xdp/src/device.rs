@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::bpf;
 use crate::error::XdpError;
@@ -123,6 +125,22 @@ impl Device {
         // ORDERING: Relaxed. As in `index`.
         self.index.store(index, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Refuses an interface that has a program already. One of a process that has just ended may take a moment to go.
+    pub(crate) fn is_vacant(&self, index: u32, patience: Duration) -> Result<(), XdpError> {
+        let end = Instant::now() + patience;
+        loop {
+            let link =
+                netlink::link(index).map_err(|error| XdpError::system(&self.name, "ask for the XDP program", error))?;
+            match link.program {
+                0 => return Ok(()),
+                program if Instant::now() >= end => {
+                    return Err(XdpError::Occupied { interface: self.name.clone(), program });
+                }
+                _ => thread::sleep(Duration::from_millis(20)),
+            }
+        }
     }
 
     /// What a refusal to attach means.

@@ -97,7 +97,9 @@ impl XdpPort {
         for name in &options.interfaces {
             let found = probe.facts(name)?;
             found.queues.check(name, queues, options.single_queue)?;
-            devices.push(Arc::new(Device::new(name, &found, queues, options.mode, &options.filter)?));
+            let device = Device::new(name, &found, queues, options.mode, &options.filter)?;
+            device.is_vacant(found.index, PATIENCE)?;
+            devices.push(Arc::new(device));
             facts.push(found);
         }
         let attached = Arc::new(Attached(devices.clone()));

@@ -161,6 +161,8 @@ impl Wire {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             std::num::NonZeroU32::new(u32::from(protocol.to_be())).map(Protocol::from_raw),
         )?;
+        // Room for a few thousand packets, beyond the limit for ordinary users: a full buffer loses packets without a word.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20)?;
         let index = name_to_index(&socket, interface)?;
         rustix::net::bind(&socket, &LinkAddress::new(index, protocol))?;
         Ok(Self { socket, mac: mac_of(interface)?, buffer: RefCell::new(vec![0; 65_536]) })

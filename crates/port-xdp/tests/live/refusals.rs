@@ -1,1 +1,76 @@
-//! To come.
+//! What can't be opened is refused in one sentence that says what to type.
+
+use millrace_port_xdp::{Copying, Mode, Options, XdpPort};
+use port::{Port, PortError};
+
+use crate::bench::{Row, across, both};
+
+/// The sentence with which a port of the middle is refused.
+fn refusal(row: &Row, options: Options, cores: usize) -> String {
+    row.middle.enter(|| {
+        let mut port = match XdpPort::new(options) {
+            Ok(port) => port,
+            Err(error) => return PortError::from(error).to_string(),
+        };
+        let refused = port.open(cores).err().map(|error| error.to_string());
+        refused.unwrap_or_else(|| panic!("it can be opened: {:?}", port.describe()))
+    })
+}
+
+#[test]
+fn a_refusal_says_what_to_type() {
+    let Some(row) = Row::new("refusals", 1500) else { return };
+    let one = |name: &str| Options { frames: 256, ring_len: 64, ..Options::new([name]) };
+    assert_eq!(refusal(&row, one("eth7"), 1), "there is no interface eth7; this network namespace has: lo, a0, a1");
+    assert_eq!(
+        refusal(&row, both(), 2),
+        "a0 has 1 queues, and 2 sockets are wanted: a packet of a queue without a socket would be lost; type `ethtool -L a0 rx 2 tx 2`, \
+         or use `--cores 1`"
+    );
+    row.middle.run("ethtool", &["-L", "a0", "rx", "2", "tx", "2"]).expect("a veth has queues");
+    let single = Options { single_queue: true, ..one("a0") };
+    let told = refusal(&row, single, 2);
+    assert!(
+        told.starts_with("a0 has 2 queues, and 1 sockets") && told.ends_with("type `ethtool -L a0 rx 1 tx 1`"),
+        "{told}"
+    );
+    row.middle.run("ethtool", &["-L", "a0", "rx", "1", "tx", "1"]).expect("a veth has queues");
+    let zero = Options { copying: Copying::ZeroCopy, ..one("a0") };
+    let told = refusal(&row, zero, 1);
+    assert!(told.starts_with("a0: its driver has no zero-copy") && told.ends_with("use copy mode"), "{told}");
+    let wrong = Options { frames: 1000, ..one("a0") };
+    assert_eq!(refusal(&row, wrong, 1), "1000 frames: take a power of two from 256 to 262144");
+}
+
+#[test]
+fn an_interface_that_has_a_program_is_refused_with_its_number() {
+    let Some(row) = Row::new("occupied", 1500) else { return };
+    let forwarder = row.forward(both(), across);
+    let told = refusal(&row, both(), 1);
+    let link = row.middle.ip(&["-d", "link", "show", "dev", "a0"]).expect("the end is there");
+    let number = link.split_whitespace().skip_while(|word| *word != "id").nth(1).expect("it has a program");
+    assert!(
+        told.starts_with(&format!("a0 already has an XDP program, number {number}; remove it: ip link set")),
+        "{told}"
+    );
+    assert!(forwarder.stop().balance.adds_up());
+}
+
+#[test]
+fn a_driver_without_xdp_gets_generic_mode_said_aloud_or_is_refused() {
+    let Some(row) = Row::new("dummy", 1500) else { return };
+    row.middle.ip(&["link", "add", "d0", "type", "dummy"]).expect("the kernel has dummies");
+    row.middle.ip(&["link", "set", "d0", "up"]).expect("it is there");
+    let options = |mode| Options { mode, frames: 256, ring_len: 64, ..Options::new(["d0"]) };
+    let told = refusal(&row, options(Mode::Native), 1);
+    assert!(told.starts_with("d0: its driver runs no XDP program: ") && told.contains("use generic mode"), "{told}");
+    row.middle.enter(|| {
+        let mut port = XdpPort::new(options(Mode::Best)).expect("the options are right");
+        let monitor = port.monitor();
+        let opened = port.open(1).expect("generic mode works everywhere");
+        let line = monitor.describe().remove(0);
+        assert!(line.starts_with("d0: generic XDP (native was refused: "), "{line}");
+        drop(opened);
+        assert!(monitor.describe()[0].starts_with("d0: not attached"), "{:?}", monitor.describe());
+    });
+}
