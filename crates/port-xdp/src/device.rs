@@ -152,6 +152,11 @@ impl Device {
                 XdpError::Occupied { interface, program }
             }
             Some(libc::ERANGE) => XdpError::NoNative { interface, source: error, hint: ", or set a smaller MTU" },
+            Some(libc::ENOSPC) => XdpError::NoNative {
+                interface,
+                source: error,
+                hint: ", or give the other end of this veth pair no more transmit queues than this end has receive queues (ethtool -L)",
+            },
             Some(libc::EOPNOTSUPP | libc::EINVAL) => XdpError::NoNative { interface, source: error, hint: "" },
             _ => XdpError::system(&self.name, "attach the XDP program", error),
         }

@@ -54,6 +54,8 @@ struct Interface {
     device: Arc<Device>,
     inlet: Option<Inlet>,
     presence: Presence,
+    /// True if somebody has changed the number of its queues.
+    has_wrong_queues: bool,
     /// Packets lost in sockets that have been closed.
     lost_before: u64,
 }
@@ -103,6 +105,7 @@ impl Input {
             device: Arc::clone(device),
             inlet: None,
             presence: Presence::Up,
+            has_wrong_queues: false,
             lost_before: 0,
         };
         let (burst, frames) = (options.burst, options.frames as usize * devices.len());
@@ -194,19 +197,41 @@ impl Input {
         self.checked = now;
         for interface in 0..self.interfaces.len() {
             let Interface { device, inlet, .. } = &self.interfaces[interface];
+            let device = Arc::clone(device);
             let presence = match inlet {
                 Some(inlet) => self.probe.presence(&device.name, inlet.index),
                 None => Presence::Gone,
             };
-            self.interfaces[interface].presence = presence;
-            if presence == Presence::Gone {
-                self.close(interface);
-                let device = Arc::clone(&self.interfaces[interface].device);
-                match self.open_again(interface) {
-                    Ok(()) => device.note(None),
-                    Err(error) => device.note(Some(error.to_string())),
+            let before = std::mem::replace(&mut self.interfaces[interface].presence, presence);
+            match presence {
+                Presence::Up if before == Presence::Up => self.check_queues(interface),
+                Presence::Up => device.note(None),
+                Presence::Down => device.note(Some("it is down".into())),
+                Presence::Gone => {
+                    self.close(interface);
+                    let opened = self.open_again(interface);
+                    self.interfaces[interface].device.note(opened.err().map(|error| error.to_string()));
                 }
             }
+        }
+    }
+
+    /// Looks whether somebody has changed the number of queues. A driver may let the packets of new queues pass the program, so that it is
+    /// set again; it then drops and counts them.
+    fn check_queues(&mut self, interface: usize) {
+        let Interface { device, has_wrong_queues, .. } = &mut self.interfaces[interface];
+        if self.queue != 0 {
+            return;
+        }
+        let Ok(queues) = self.probe.queues(&device.name, device.index()) else { return };
+        let checked = queues.check(&device.name, self.queues, self.options.single_queue);
+        if checked.is_err() && !*has_wrong_queues {
+            let exchanged = device.exchange();
+            device.note(exchanged.and(checked).err().map(|error| error.to_string()));
+            *has_wrong_queues = true;
+        } else if checked.is_ok() && *has_wrong_queues {
+            device.note(None);
+            *has_wrong_queues = false;
         }
     }
 

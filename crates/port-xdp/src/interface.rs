@@ -64,15 +64,20 @@ impl Probe {
         self.ask(libc::SIOCGIFMTU, &mut request).map_err(system("ask for the MTU"))?;
         // SAFETY: the kernel has filled in this member.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu } as u32;
-        let queues = match self.channels(name) {
-            Some(queues) => queues,
+        let queues = self.queues(name, index).map_err(system("ask for the number of queues"))?;
+        Ok(Facts { index, mtu, queues })
+    }
+
+    /// Returns the queues of an interface.
+    pub(crate) fn queues(&self, name: &str, index: u32) -> io::Result<Queues> {
+        match self.channels(name) {
+            Some(queues) => Ok(queues),
             // The driver has no say; what the interface was made with is what it has.
             None => {
-                let link = netlink::link(index).map_err(system("ask for the number of queues"))?;
-                Queues { receive: link.receive_queues.max(1), most: 0, combined: false }
+                let receive = netlink::link(index)?.receive_queues.max(1);
+                Ok(Queues { receive, most: 0, combined: false })
             }
-        };
-        Ok(Facts { index, mtu, queues })
+        }
     }
 
     /// Returns the number of the interface with this name, if there is one.

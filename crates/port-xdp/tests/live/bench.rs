@@ -149,8 +149,9 @@ fn serve(
 ) -> Outcome {
     let mut batch = Batch::default();
     let (mut received, mut down, mut last) = (0, Vec::new(), None);
-    // ORDERING: Relaxed. Pairs with `Forwarder::stop`.
-    while !stop.load(Ordering::Relaxed) {
+    loop {
+        // ORDERING: Relaxed. Pairs with `Forwarder::stop`. What has arrived before is still received.
+        let stops = stop.load(Ordering::Relaxed);
         match queue.receive(&mut batch) {
             Ok(Received::Packets) => {
                 for packet in batch.packets() {
@@ -161,6 +162,7 @@ fn serve(
                 work(&mut batch);
                 queue.transmit(&mut batch).expect("transmit counts what is lost");
             }
+            Ok(Received::Idle) | Err(PortError::Down(_)) if stops => break,
             Ok(Received::Idle) => {
                 queue.flush().expect("as transmit");
                 queue.wait(Duration::from_millis(20)).expect("a poll");

@@ -1,10 +1,11 @@
 //! What becomes of packets by their fates, and of frames when batches are kept, copied and shared.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
+use millrace_port_xdp::Options;
 use port::{Batch, Block, Fate};
 
-use crate::bench::{Row, across, both, eventually, exchange, numbered};
+use crate::bench::{Row, both, eventually, exchange, numbered};
 
 #[test]
 fn a_packet_for_both_arrives_once_at_each_side() {
@@ -27,22 +28,20 @@ fn dropped_packets_and_packets_for_no_interface_free_their_frames() {
         _ => Fate::Pending,
     });
     let wires = row.wires();
-    // More than there are frames. Each is received before the next, so that its number says what becomes of it.
+    // More than there are frames, and never more under way than a ring holds.
     let total = 3000;
+    let (monitor, mut arrived) = (forwarder.monitor.clone(), 0);
     for number in 0..total {
         wires[0].send(&numbered(0, number, 100)).expect("the wire takes it");
-        if number % 16 == 15 {
-            eventually("they are received", || forwarder.monitor.counts()[0].program.redirected == number + 1);
+        if number % 20 == 19 {
+            eventually("a quarter arrives", || {
+                while wires[1].take().expect("the wire is up").is_some() {
+                    arrived += 1;
+                }
+                arrived == (number + 1) / 4
+            });
         }
     }
-    let monitor = forwarder.monitor.clone();
-    let mut arrived = 0;
-    eventually("a quarter arrives", || {
-        while wires[1].take().expect("the wire is up").is_some() {
-            arrived += 1;
-        }
-        arrived == total / 4
-    });
     eventually("no frame is in a transmit ring", || monitor.balances()[0].sending == 0);
     let outcome = forwarder.stop();
     assert_eq!((outcome.received, outcome.lost.ring_full), (total, 0));
@@ -88,34 +87,40 @@ fn rewritten_grown_and_shared_packets_arrive_whole() {
 #[test]
 fn a_port_whose_frames_are_all_kept_loses_by_the_kernels_count_and_goes_on_after() {
     let Some(row) = Row::new("kept", 1500) else { return };
-    let (mut kept, keep) = (Vec::new(), Arc::new(std::sync::atomic::AtomicBool::new(true)));
-    let keeps = Arc::clone(&keep);
-    let options = millrace_port_xdp::Options { frames: 256, ring_len: 64, burst: 16, ..both() };
+    let options = Options { frames: 256, ring_len: 64, burst: 16, ..Options::new(["a0"]) };
+    let (keep, kept) = mpsc::channel();
+    let mut keep = Some(keep);
+    let (stop_keeping, told) = mpsc::channel::<()>();
     let forwarder = row.work(options, move |batch| {
-        // ORDERING: Relaxed. The test waits for what follows of it.
-        if keeps.load(std::sync::atomic::Ordering::Relaxed) {
-            kept.push(std::mem::replace(batch, Batch::default()));
-        } else {
-            kept.clear();
-            for packet in batch.packets_mut() {
-                packet.fate = across(0, packet.interface);
-            }
+        if told.try_recv().is_ok() {
+            keep = None;
+        }
+        match &keep {
+            Some(keep) => keep.send(std::mem::take(batch)).expect("the test holds them"),
+            None => batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(packet.interface)),
         }
     });
     let wires = row.wires();
-    let total = 2000;
-    (0..total).for_each(|number| wires[0].send(&numbered(0, number, 300)).expect("the wire takes it"));
+    let mut total = 0;
+    eventually("all frames are kept", || {
+        wires[0].send(&numbered(0, total, 300)).expect("the wire takes it");
+        total += 1;
+        forwarder.monitor.balances()[0].lent == 256
+    });
+    // These find no frame.
+    for _ in 0..1000 {
+        wires[0].send(&numbered(0, total, 300)).expect("the wire takes it");
+        total += 1;
+    }
     eventually("the program has seen all", || forwarder.monitor.counts()[0].program.redirected == total);
-    eventually("all frames but the other interface's are kept", || forwarder.monitor.balances()[0].lent >= 448);
-    // ORDERING: Relaxed. As above.
-    keep.store(false, std::sync::atomic::Ordering::Relaxed);
-    // One packet for which a frame is free again wakes the worker: the kernel has kept frames of the other interface.
-    wires[1].send(&numbered(1, 0, 300)).expect("the wire takes it");
-    eventually("the frames are back", || forwarder.monitor.balances()[0].lent < 32);
-    let arrived = exchange(&wires, &[0], 300, 500, |side, _| u64::from(side == 1));
-    assert!(arrived[1].values().all(|count| *count == 1));
+    stop_keeping.send(()).expect("the worker runs");
+    // The loans end on this thread.
+    let held: u64 = kept.try_iter().map(|batch: Batch| batch.len() as u64).sum();
+    eventually("the fill ring is full again", || forwarder.monitor.balances()[0].filled == 64);
+    let arrived = exchange(&wires, &[0], 300, 500, |side, _| u64::from(side == 0));
+    assert!(arrived[0].len() == 500 && arrived[0].values().all(|count| *count == 1));
     let outcome = forwarder.stop();
-    let came = outcome.received + outcome.lost.ring_full;
-    assert_eq!(came, total + 1 + 500, "what came was received or counted as lost: {outcome:?}");
-    assert!(outcome.lost.ring_full > 1000 && outcome.balance.adds_up(), "{outcome:?}");
+    assert_eq!((held, outcome.received), (256, 256 + 500));
+    assert_eq!(outcome.received + outcome.lost.ring_full, total + 500, "what came was received or is counted");
+    assert!(outcome.lost.ring_full >= 1000 && outcome.balance.adds_up(), "{outcome:?}");
 }

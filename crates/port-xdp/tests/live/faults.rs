@@ -21,6 +21,7 @@ fn a_link_that_was_down_carries_packets_again() {
         let balance = forwarder.monitor.balances()[0];
         forwarder.monitor.counts()[0].program.redirected == 2300 && balance.lent <= 64
     });
+    eventually("the port sees it", || forwarder.monitor.describe()[1].ends_with("now: it is down"));
     row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
     let mut late = 0;
     eventually("what waited in the ring goes out", || {
@@ -92,6 +93,8 @@ fn an_interface_made_again_with_too_many_queues_says_what_to_type() {
     });
     row.middle.run("ethtool", &["-L", "a1", "rx", "1", "tx", "1"]).expect("a veth has queues");
     eventually("the port takes it", || !forwarder.monitor.describe()[1].contains("now:"));
+    let line = forwarder.monitor.describe().remove(1);
+    assert!(line.contains("generic XDP (native was refused") && line.contains("the other end of this veth"), "{line}");
     assert!(forwarder.stop().balance.adds_up());
 }
 

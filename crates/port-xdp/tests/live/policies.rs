@@ -94,6 +94,7 @@ fn packets_of_a_queue_without_a_socket_are_dropped_and_counted() {
     for (namespace, end) in [(&*row.middle, "a0"), (&row.left, "h0")] {
         namespace.run("ethtool", &["-L", end, "rx", "2", "tx", "2"]).expect("a veth has queues");
     }
+    eventually("the port sees it", || forwarder.monitor.describe()[0].contains("now: a0 has 2 queues, and 1 sockets"));
     let wires = row.wires();
     let mut sent = 0;
     let counts = || forwarder.monitor.counts()[0].program;
