@@ -5,7 +5,7 @@
 //
 // The committed xsk.o was made by this command, with Debian's clang 14; crates/port-xdp/tests/bytecode.rs makes it again and compares:
 //
-//     clang -target bpf -mcpu=v3 -O2 -nostdinc -Wall -Werror -c bpf/xsk.c -o bpf/xsk.o && llvm-strip --strip-debug bpf/xsk.o
+//     clang -target bpf -mcpu=v3 -O2 -nostdinc -Wall -Werror -c bpf/xsk.c -o bpf/xsk.o
 //
 // It includes no header, so that the bytecode depends on nothing but the compiler. crates/port-xdp/src/filter.rs has the same filter in Rust.
 

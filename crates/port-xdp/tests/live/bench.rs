@@ -186,7 +186,7 @@ fn serve(
 /// A UDP packet of `len` bytes from one side to the other, with a number.
 pub(crate) fn numbered(side: usize, number: u64, len: usize) -> Vec<u8> {
     let mut frame = vec![0_u8; len];
-    frame[..6].copy_from_slice(&[2, 0, 0, 0, 9, 1 + side as u8 ^ 1]);
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 9, 2 - side as u8]);
     frame[6..12].copy_from_slice(&[2, 0, 0, 0, 9, 1 + side as u8]);
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
     frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
