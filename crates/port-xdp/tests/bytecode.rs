@@ -1,4 +1,5 @@
 //! The committed bytecode is what the compiler makes of its source.
+#![allow(clippy::print_stderr)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+#![allow(clippy::print_stderr)]
+
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 

@@ -260,3 +260,23 @@ pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
         thread::park_timeout(Duration::from_millis(5));
     }
 }
+
+/// The processors that this process may use.
+pub(crate) fn processors() -> Vec<usize> {
+    // SAFETY: zeroes are a valid set, and its length is given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
+    }
+}
+
+/// Keeps this thread on a processor.
+pub(crate) fn pin(cpu: usize) {
+    // SAFETY: zeroes are a valid set, and its length is given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}

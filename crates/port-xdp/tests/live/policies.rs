@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_port_xdp::{Filter, LinkPolicy, ManagementPort, Options, Protocol};
 use port::Fate;
 
-use crate::bench::{LONG, Row, across, both, eventually, numbered};
+use crate::bench::{LONG, Row, across, both, eventually, numbered, pin, processors};
 
 #[test]
 fn hosts_resolve_each_other_and_ping_through_the_port() {
@@ -113,24 +113,4 @@ fn packets_of_a_queue_without_a_socket_are_dropped_and_counted() {
     let outcome = forwarder.stop();
     assert_eq!(outcome.lost.unclaimed, unclaimed);
     assert_eq!(outcome.received + outcome.lost.unclaimed + outcome.lost.ring_full, sent);
-}
-
-/// The processors that this process may use.
-fn processors() -> Vec<usize> {
-    // SAFETY: zeroes are a valid set, and its length is given.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
-        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
-    }
-}
-
-/// Keeps this thread on a processor.
-fn pin(cpu: usize) {
-    // SAFETY: zeroes are a valid set, and its length is given.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-    }
 }
