@@ -171,6 +171,7 @@ impl Input {
             scattered: opened.binding.scattered,
             need_wakeup,
             pending: false,
+            blocked: false,
         };
         lock(&self.outlets).set(interface, Some(outlet));
         self.refill(interface);
@@ -183,7 +184,9 @@ impl Input {
         let Interface { inlet, lost_before, .. } = &mut interfaces[interface];
         let Some(mut inlet) = inlet.take() else { return };
         // Nobody will read what lies in the receive ring.
-        *lost_before += inlet.socket.statistics().lost() + u64::from(inlet.received.available());
+        let statistics = inlet.socket.statistics();
+        *lost_before += statistics.lost() + u64::from(inlet.received.available());
+        core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
         drop(inlet);
         // Under the lock, as the other half must not use the rings any more when their frames are taken back.
         let mut outlets = lock(outlets);
@@ -205,7 +208,10 @@ impl Input {
             let before = std::mem::replace(&mut self.interfaces[interface].presence, presence);
             match presence {
                 Presence::Up if before == Presence::Up => self.check_queues(interface),
-                Presence::Up => device.note(None),
+                Presence::Up => {
+                    device.note(None);
+                    self.interfaces[interface].has_wrong_queues = false;
+                }
                 Presence::Down => device.note(Some("it is down".into())),
                 Presence::Gone => {
                     self.close(interface);

@@ -68,9 +68,14 @@ impl Ledger {
 
     #[cold]
     fn fault(&self) -> bool {
-        // ORDERING: Relaxed. A count to look at; pairs with `balance`.
-        self.faults.fetch_add(1, Ordering::Relaxed);
+        self.count_faults(1);
         false
+    }
+
+    /// Counts descriptors that the kernel found invalid.
+    pub(crate) fn count_faults(&self, count: u64) {
+        // ORDERING: Relaxed. A count to look at; pairs with `balance`.
+        self.faults.fetch_add(count, Ordering::Relaxed);
     }
 
     /// A free frame goes into an interface's fill ring.
@@ -201,7 +206,7 @@ pub struct Balance {
     pub lent_and_sending: usize,
     /// Free frames that the port can lay hands on: equal to `free` unless a frame has leaked. Exact while the queue stands still.
     pub at_hand: usize,
-    /// Transitions that didn't fit a frame's state: an error of the port or of the kernel.
+    /// Transitions that didn't fit a frame's state, and descriptors that the kernel found invalid: an error of the port or of the kernel.
     pub faults: u64,
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Outlet {
     pub(crate) need_wakeup: bool,
     /// True if descriptors may wait in the ring.
     pub(crate) pending: bool,
+    /// True if the ring is full and the kernel takes nothing, until the next burst.
+    pub(crate) blocked: bool,
 }
 
 /// The shortest packet: an Ethernet header.
@@ -66,6 +68,7 @@ impl Outlets {
     /// Sends the packets of a batch by their fates.
     pub(crate) fn transmit(&mut self, batch: &Batch) {
         self.reap();
+        self.each.iter_mut().flatten().for_each(|outlet| outlet.blocked = false);
         for (packet, bytes) in batch.each(0..batch.len()) {
             for port in packet.fate.ports() {
                 if self.send(bytes, usize::from(port)) {
@@ -86,7 +89,8 @@ impl Outlets {
             return false;
         }
         if let Some(address) = self.core.umem.address_of(bytes) {
-            if !self.make_room(to, 1) {
+            // The kernel would skip a descriptor that it finds invalid, and never give its frame back.
+            if !self.core.umem.is_within_frame(address, bytes.len() as u32) || !self.make_room(to, 1) {
                 return false;
             }
             if self.core.ledger.send_lent(self.core.umem.frame_at(address), to) {
@@ -143,11 +147,19 @@ impl Outlets {
             return true;
         }
         for _ in 0..ATTEMPTS {
-            self.outlet(to).push();
+            let outlet = self.outlet(to);
+            if outlet.blocked {
+                return false;
+            }
+            let before = outlet.transmit.room(u32::MAX);
+            outlet.push();
             self.reap();
-            if self.outlet(to).transmit.room(wanted) >= wanted {
+            let outlet = self.outlet(to);
+            let room = outlet.transmit.room(u32::MAX);
+            if room >= wanted {
                 return true;
             }
+            outlet.blocked = room == before;
         }
         false
     }

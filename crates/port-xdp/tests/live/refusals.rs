@@ -72,3 +72,64 @@ fn a_driver_without_xdp_gets_generic_mode_said_aloud_or_is_refused() {
         assert!(monitor.describe()[0].starts_with("lo: not attached"), "{:?}", monitor.describe());
     });
 }
+
+/// Runs `f` on a thread that has given up its capabilities: all of them, or the one with this number.
+fn without<T: Send>(capability: Option<u32>, f: impl FnOnce() -> T + Send) -> T {
+    let drop_and_run = || {
+        /// `struct __user_cap_header_struct`, and twice `struct __user_cap_data_struct`.
+        #[repr(C)]
+        struct Header {
+            version: u32,
+            process: i32,
+        }
+        #[derive(Default)]
+        #[repr(C)]
+        struct Sets {
+            effective: u32,
+            permitted: u32,
+            inheritable: u32,
+        }
+        let header = Header { version: 0x2008_0522, process: 0 };
+        let mut sets = [Sets::default(), Sets::default()];
+        // SAFETY: the kernel reads and writes structures of this layout. The call is about this thread alone.
+        let got = unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) };
+        assert_eq!(got, 0, "{}", std::io::Error::last_os_error());
+        for (half, set) in (0..).zip(&mut sets) {
+            let mask = match capability {
+                None => 0,
+                Some(number) if number / 32 == half => !(1 << (number % 32)),
+                Some(_) => u32::MAX,
+            };
+            set.effective &= mask;
+        }
+        // SAFETY: as above.
+        let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        f()
+    };
+    std::thread::scope(|scope| scope.spawn(drop_and_run).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[test]
+fn missing_rights_are_named() {
+    let Some(row) = Row::new("rights", 1500) else { return };
+    row.middle.enter(|| {
+        let opened = |options: Options| {
+            let mut port = XdpPort::new(options).expect("the options are right");
+            port.open(1).err().map(|error| error.to_string())
+        };
+        let told = without(None, || opened(both())).expect("it may not");
+        assert!(told.contains("not permitted; run as root, or give the program its capabilities: setcap "), "{told}");
+        // Raw sockets.
+        let told = without(Some(13), || opened(both())).expect("it may not");
+        assert!(told.starts_with("a0: make an AF_XDP socket: not permitted"), "{told}");
+        // Locked memory. The limit is the process's, but those of its threads that have the capability don't feel it.
+        let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+        // SAFETY: the limit lives.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }, 0);
+        let told = without(Some(14), || opened(both())).expect("it may not");
+        assert!(told.starts_with("a0: 4194304 bytes of packet memory exceed the limit of locked memory"), "{told}");
+        assert_eq!(opened(both()), None, "this thread may");
+    });
+}

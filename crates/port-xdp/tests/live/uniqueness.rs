@@ -44,7 +44,8 @@ fn jumbo_packets_in_frames_of_either_length() {
 #[test]
 fn generic_mode() {
     let options = Options { mode: Mode::Generic, copying: Copying::Copy, ..both() };
-    let Some(lines) = unique("generic", options, 200, 2000) else { return };
+    let Some(lines) = unique("generic", options.clone(), 200, 2000) else { return };
+    unique("genjumbo", options, 8900, 300);
     assert!(lines[1].starts_with("a1: generic XDP, copy, 1 queue,"), "{lines:?}");
 }
 
@@ -52,4 +53,9 @@ fn generic_mode() {
 fn tiny_rings_without_wakeup_flags() {
     let options = Options { frames: 256, ring_len: 64, burst: 7, need_wakeup: false, ..both() };
     unique("tiny", options, 300, 2000);
+}
+
+#[test]
+fn busy_polling() {
+    unique("busy", Options { busy_poll: Some(millrace_port_xdp::BusyPoll::default()), ..both() }, 100, 2000);
 }
