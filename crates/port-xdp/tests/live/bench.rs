@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Once, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,9 @@ impl Row {
     /// Makes the namespaces and wires. `None`, with a line that says why, where that is not possible.
     pub(crate) fn new(label: &str, mtu: u32) -> Option<Self> {
         if let Some(missing) = missing(&["ip", "ethtool"]) {
-            eprintln!("SKIPPED (needs root / ip / ethtool: no {missing}): AF_XDP {label}");
+            // Once for all tests.
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| eprintln!("SKIPPED (needs root / ip / ethtool: no {missing}): AF_XDP on veth"));
             return None;
         }
         let make = |side: &str| {
