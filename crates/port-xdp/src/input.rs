@@ -11,12 +11,13 @@ use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
 
 use crate::clock::Clock;
-use crate::core::{Core, EXCHANGED, LOANS};
+use crate::core::{Core, EXCHANGED};
 use crate::device::Device;
 use crate::error::XdpError;
 use crate::filter::{LinkPolicy, is_link};
 use crate::interface::{Presence, Probe};
 use crate::ledger::Frame;
+use crate::loans::Loans;
 use crate::options::Options;
 use crate::outlets::{Outlet, Outlets, lock};
 use crate::port::Attached;
@@ -80,16 +81,10 @@ struct Across {
     from: usize,
 }
 
-/// The loans of frames to batches, by number.
-struct Loans {
-    /// The frames of each loan.
-    frames: Vec<Vec<u32>>,
-    vacant: Vec<usize>,
-    outstanding: Vec<usize>,
-}
-
 /// How often interfaces are looked at: one that was deleted says nothing by itself.
 const CHECK: Duration = Duration::from_millis(100);
+/// How long to wait for packets while frames or loans are short.
+const STARVED: Duration = Duration::from_micros(500);
 
 impl Input {
     pub(crate) fn new(
@@ -119,11 +114,7 @@ impl Input {
             queue,
             queues,
             free: Vec::with_capacity(frames),
-            loans: Loans {
-                frames: (0..LOANS).map(|_| Vec::with_capacity(burst)).collect(),
-                vacant: (0..LOANS).rev().collect(),
-                outstanding: Vec::with_capacity(LOANS),
-            },
+            loans: Loans::new(burst),
             next: Seq(u64::from(queue)),
             step: u64::from(queues),
             clock,
@@ -256,15 +247,7 @@ impl Input {
 
     /// Frees the frames of loans that are over.
     fn collect(&mut self) {
-        let Self { core, free, loans: Loans { frames, vacant, outstanding }, .. } = self;
-        outstanding.retain(|loan| {
-            let is_over = core.is_returned(*loan);
-            if is_over {
-                free.extend(frames[*loan].drain(..).filter_map(|number| core.ledger.end_loan(number)));
-                vacant.push(*loan);
-            }
-            !is_over
-        });
+        self.loans.collect(&self.core, &mut self.free);
     }
 
     /// Fetches free frames from the other half.
@@ -283,9 +266,21 @@ impl Input {
         }
     }
 
+    /// Frames that the fill and receive ring of an interface should have.
+    fn target(&self) -> u32 {
+        self.options.ring_len.min(self.options.frames / 2)
+    }
+
+    /// True if a ring lacks most of its frames, or no batch can be lent.
+    fn is_starved(&self) -> bool {
+        let low = self.target() / 4;
+        let is_low = |interface: &Interface| interface.inlet.as_ref().is_some_and(|inlet| inlet.filled < low);
+        self.loans.is_exhausted() || self.interfaces.iter().any(is_low)
+    }
+
     /// Puts free frames into the fill ring of an interface, as many as it should have.
     fn refill(&mut self, interface: usize) {
-        let target = self.options.ring_len.min(self.options.frames / 2);
+        let target = self.target();
         loop {
             let Self { core, interfaces, free, .. } = self;
             let Some(inlet) = &mut interfaces[interface].inlet else { return };
@@ -372,7 +367,7 @@ impl Input {
             }
             // A frame that the ledger doesn't have there is not handed out.
             if core.ledger.lend(number, interface) {
-                loans.frames[loan].push(number);
+                loans.add(loan, number);
                 batch.push_lent(&numbered(len, address as u32), 0);
             }
         }
@@ -424,12 +419,11 @@ impl Receive for Input {
             has_packets |= has_some;
         }
         // If all loans are out, packets wait in the rings until one is back.
-        let loan = if has_packets { self.loans.vacant.pop() } else { None };
+        let loan = if has_packets { self.loans.begin() } else { None };
         let Some(loan) = loan else {
             (0..self.interfaces.len()).for_each(|interface| self.refill(interface));
             return self.idle();
         };
-        self.loans.outstanding.push(loan);
         let lender = Arc::clone(&self.core) as Arc<dyn Lender>;
         // SAFETY: the memory is mapped as long as the lender lives. The loan's packets lie in frames that the ledger marks as lent: neither
         // the kernel nor another loan gets them before this loan is over.
@@ -452,7 +446,12 @@ impl Receive for Input {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        let at_most = at_most.min(CHECK);
+        // Frames that other threads free don't wake this one.
+        let at_most = at_most.min(if self.is_starved() { STARVED } else { CHECK });
+        if self.loans.is_exhausted() {
+            thread::sleep(at_most);
+            return Ok(());
+        }
         let inlets = self.interfaces.iter().filter_map(|interface| interface.inlet.as_ref());
         if inlets.clone().next().is_none() {
             thread::sleep(at_most.min(Duration::from_millis(10)));

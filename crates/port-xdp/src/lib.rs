@@ -10,6 +10,7 @@ mod filter;
 mod input;
 mod interface;
 mod ledger;
+mod loans;
 mod netlink;
 mod options;
 mod outlets;
