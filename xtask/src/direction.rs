@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("memory", &["packet", "locality"]),
     ("nf", &["packet", "flow", "memory"]),
     ("port", &["packet", "locality"]),
+    ("port-xdp", &["packet", "port", "locality"]),
     ("l7", &["packet", "port"]),
     ("stream", &[]),
     ("identify", &["packet", "port"]),

@@ -23,6 +23,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("spin", "spin"),
     ("gcc", "gcc"),
     ("verilator", "verilator"),
+    ("clang", "clang"),
+    ("ping", "iputils-ping"),
 ];
 
 /// Programs that `cargo xtask rtl` needs, and their Debian packages.

@@ -40,6 +40,9 @@ pub enum PortError {
     /// The port is down for now; it may come up again.
     #[error("{0} is down")]
     Down(String),
+    /// A network interface can't be opened, or fails.
+    #[error(transparent)]
+    Interface(Box<dyn std::error::Error + Send + Sync>),
     /// A packet is invalid for this input or output.
     #[error("{0}")]
     Unfit(Box<dyn std::error::Error + Send + Sync>),

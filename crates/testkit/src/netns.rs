@@ -63,6 +63,22 @@ impl Namespace {
         command("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
     }
 
+    /// Lays a wire (a veth pair) from `near` in this namespace to `far` in another, brings both ends up, and turns off their checksum
+    /// offload, with which TCP would carry no checksums. The ends send nothing of their own as long as they have no address.
+    ///
+    /// # Errors
+    /// The error of `ip` or `ethtool`.
+    pub fn lay_wire(&self, near: &str, other: &Self, far: &str, mtu: u32) -> io::Result<()> {
+        let mtu = mtu.to_string();
+        let pair = ["type", "veth", "peer", "name", far, "mtu", &mtu, "netns", other.name()];
+        self.ip(&[&["link", "add", near, "mtu", &mtu], &pair[..]].concat())?;
+        for (namespace, end) in [(self, near), (other, far)] {
+            namespace.feed("ethtool", &["-K", end, "tx", "off"], "")?;
+            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"])?;
+        }
+        Ok(())
+    }
+
     /// Runs a program in the namespace to its end, with `input` as its standard input. Its `/sys` is that of the caller.
     ///
     /// # Errors
@@ -145,6 +161,8 @@ impl Wire {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             std::num::NonZeroU32::new(u32::from(protocol.to_be())).map(Protocol::from_raw),
         )?;
+        // Room for a few thousand packets, beyond the limit for ordinary users: a full buffer loses packets without a word.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20)?;
         let index = name_to_index(&socket, interface)?;
         rustix::net::bind(&socket, &LinkAddress::new(index, protocol))?;
         Ok(Self { socket, mac: mac_of(interface)?, buffer: RefCell::new(vec![0; 65_536]) })

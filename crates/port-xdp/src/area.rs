@@ -1,0 +1,70 @@
+//! Memory mapped for a socket: its rings, and the frames.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+
+/// A mapping that other parties write too: the kernel, or the other half of a port. It is reached by pointers alone.
+#[derive(Debug)]
+pub(crate) struct Area {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread. Who reads and writes what in it is settled where its pointers are used.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// Zeroed memory of its own.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
+    }
+
+    /// A ring of a socket.
+    pub(crate) fn of_socket(socket: RawFd, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, socket, offset)
+    }
+
+    fn map(len: usize, flags: c_int, file: RawFd, offset: i64) -> io::Result<Self> {
+        // SAFETY: a new mapping, at an address that the kernel chooses, changes no memory that there is.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, file, offset as libc::off_t)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
+        Ok(Self { start, len })
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The address of `T` at `offset`.
+    ///
+    /// # Panics
+    /// It exceeds the mapping, or isn't aligned.
+    pub(crate) fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
+        let end = count.checked_mul(size_of::<T>()).and_then(|len| len.checked_add(offset));
+        assert!(end.is_some_and(|end| end <= self.len), "offset {offset} exceeds a mapping of {} bytes", self.len);
+        // SAFETY: within the mapping, as just checked.
+        let at = unsafe { self.start.add(offset) }.cast::<T>();
+        assert!(at.is_aligned(), "offset {offset} is not aligned");
+        at
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and whoever has pointers into it holds it too.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod area;
+mod bpf;
+mod clock;
+mod core;
+mod device;
+mod error;
+mod filter;
+mod input;
+mod interface;
+mod ledger;
+mod loans;
+mod netlink;
+mod options;
+mod outlets;
+mod port;
+mod program;
+mod queue;
+mod ring;
+mod socket;
+mod umem;
+
+pub use self::port::{Monitor, XdpPort};
+pub use device::InterfaceCounts;
+pub use error::XdpError;
+pub use filter::{Filter, LinkPolicy, MANAGEMENT_MAX, ManagementPort, Protocol};
+pub use ledger::Balance;
+pub use options::{BusyPoll, Copying, Mode, Options};
+pub use program::ProgramCounts;

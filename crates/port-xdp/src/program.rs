@@ -1,0 +1,137 @@
+//! The XDP program of an interface, with its maps: `bpf/xsk.c` as committed bytecode.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use object::elf::FileHeader64;
+use object::read::elf::ElfFile;
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget};
+
+use crate::bpf::{self, Map, MapKind};
+use crate::error::XdpError;
+use crate::filter::{ENCODED_LEN, Filter};
+
+/// The bytecode.
+const OBJECT: &[u8] = include_bytes!("../bpf/xsk.o");
+
+const SECTION: &str = "xdp.frags";
+
+/// A loaded program and its maps.
+#[derive(Debug)]
+pub(crate) struct Program {
+    file: OwnedFd,
+    sockets: Map,
+    filter: Map,
+    counts: Map,
+    /// False on kernels where a program can't run on packets of several buffers.
+    has_frags: bool,
+}
+
+/// What a program has counted since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgramCounts {
+    /// Packets handed to a socket.
+    pub redirected: u64,
+    /// Packets dropped because no socket has their queue.
+    pub unclaimed: u64,
+    /// Link traffic that passed to the kernel.
+    pub link_passed: u64,
+    /// Packets that passed to the kernel because they go to a management port.
+    pub management_passed: u64,
+}
+
+impl ProgramCounts {
+    /// Adds another program's.
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.redirected += other.redirected;
+        self.unclaimed += other.unclaimed;
+        self.link_passed += other.link_passed;
+        self.management_passed += other.management_passed;
+    }
+}
+
+impl Program {
+    /// Loads a program for an interface of `queues` queues.
+    pub(crate) fn load(interface: &str, queues: u32, filter: &Filter) -> Result<Self, XdpError> {
+        let map = |kind, name, len, entries| {
+            Map::new(kind, name, len, entries)
+                .map_err(|error| XdpError::system(interface, "make a map of the XDP program", error))
+        };
+        let sockets = map(MapKind::Sockets, "sockets", 4, queues.max(1))?;
+        let rules = map(MapKind::Array, "filter", ENCODED_LEN, 1)?;
+        let counts = map(MapKind::PerCpuArray, "counts", 8, 4)?;
+        let maps = HashMap::from([
+            ("sockets", sockets.as_raw_fd()),
+            ("filter", rules.as_raw_fd()),
+            ("counts", counts.as_raw_fd()),
+        ]);
+        let instructions = linked(OBJECT, &maps).map_err(XdpError::Damaged)?;
+        let load = |has_frags| bpf::load(&instructions, "MIT", "xsk", has_frags).map(|file| (file, has_frags));
+        // Linux 5.18 is the first to know packets of several buffers.
+        let loaded = load(true).or_else(|error| match error.0.raw_os_error() {
+            Some(libc::EINVAL) => load(false),
+            _ => Err(error),
+        });
+        let (file, has_frags) = loaded.map_err(|(source, log)| match source.raw_os_error() {
+            Some(libc::EPERM) => XdpError::system(interface, "load the XDP program", source),
+            _ => XdpError::Program { interface: interface.to_owned(), source, log },
+        })?;
+        let program = Self { file, sockets, filter: rules, counts, has_frags };
+        program.set_filter(filter).map_err(|error| XdpError::system(interface, "set the filter", error))?;
+        Ok(program)
+    }
+
+    pub(crate) const fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    pub(crate) const fn has_frags(&self) -> bool {
+        self.has_frags
+    }
+
+    /// Changes the filter of the running program. Packets that come meanwhile may meet a part of the old one and a part of the new one.
+    pub(crate) fn set_filter(&self, filter: &Filter) -> io::Result<()> {
+        self.filter.set(0, &filter.encode())
+    }
+
+    /// Sends a queue's packets to a socket.
+    pub(crate) fn claim(&self, queue: u32, socket: RawFd) -> io::Result<()> {
+        self.sockets.set(queue, &socket.to_ne_bytes())
+    }
+
+    /// What it has counted; what can't be read counts as 0.
+    pub(crate) fn counts(&self) -> ProgramCounts {
+        let sum = |key| self.counts.sum(key).unwrap_or_default();
+        ProgramCounts { redirected: sum(0), unclaimed: sum(1), link_passed: sum(2), management_passed: sum(3) }
+    }
+}
+
+/// The instructions of the program, with the maps' descriptors where it names the maps.
+fn linked(object: &[u8], maps: &HashMap<&str, RawFd>) -> Result<Vec<u8>, String> {
+    /// The first half of an instruction that loads 64 bits, and the mark that they are a map's descriptor.
+    const LOAD_64: u8 = 0x18;
+    const MAP_DESCRIPTOR: u8 = 1 << 4;
+    let file = ElfFile::<FileHeader64<LittleEndian>>::parse(object).map_err(|error| error.to_string())?;
+    let section = file.section_by_name(SECTION).ok_or_else(|| format!("it has no section {SECTION}"))?;
+    let mut instructions = section.data().map_err(|error| error.to_string())?.to_vec();
+    for (offset, relocation) in section.relocations() {
+        let RelocationTarget::Symbol(index) = relocation.target() else {
+            return Err("a relocation without a name".into());
+        };
+        let symbol = file.symbol_by_index(index).map_err(|error| error.to_string())?;
+        let name = symbol.name().map_err(|error| error.to_string())?;
+        let map = maps.get(name).ok_or_else(|| format!("it uses a map {name}, which nobody makes"))?;
+        let place = instructions.get_mut(offset as usize..).and_then(|rest| rest.first_chunk_mut::<16>());
+        let Some(place) = place.filter(|place| place[0] == LOAD_64) else {
+            return Err(format!("the name {name} at byte {offset} is not in a load"));
+        };
+        place[1] = (place[1] & 0x0f) | MAP_DESCRIPTOR;
+        place[4..8].copy_from_slice(&map.to_ne_bytes());
+        place[12..16].fill(0);
+    }
+    Ok(instructions)
+}
+
+#[cfg(test)]
+mod tests;

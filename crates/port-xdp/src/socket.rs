@@ -1,0 +1,312 @@
+//! An AF_XDP socket: one queue of one interface, with its four rings.
+//!
+//! Each socket registers the memory of its core's frames itself, so that sockets of several interfaces share frames and yet stand for
+//! themselves: one may be zero-copy and another not, and one can be closed and opened again while the others run. (With
+//! `XDP_SHARED_UMEM` all would follow the first socket, and none could be opened once that one's interface is gone.)
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::area::Area;
+use crate::error::XdpError;
+use crate::options::{BusyPoll, Copying};
+use crate::ring::{Consumer, Descriptor, Layout, Producer};
+use crate::umem::{HEADROOM, Umem};
+
+/// A bound socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    file: OwnedFd,
+    has_busy_poll: bool,
+}
+
+/// A socket and its rings.
+pub(crate) struct Opened {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) received: Consumer<Descriptor>,
+    pub(crate) fill: Producer<u64>,
+    pub(crate) transmit: Producer<Descriptor>,
+    pub(crate) completed: Consumer<u64>,
+    pub(crate) binding: Binding,
+}
+
+/// How a socket was bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binding {
+    pub(crate) zero_copy: bool,
+    /// Why it isn't zero-copy, if that was tried.
+    pub(crate) refused: Option<String>,
+    /// True if packets may lie in several frames.
+    pub(crate) scattered: bool,
+}
+
+/// What a socket is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) interface: &'a str,
+    pub(crate) index: u32,
+    pub(crate) mtu: u32,
+    pub(crate) queue: u32,
+    pub(crate) ring_len: u32,
+    pub(crate) copying: Copying,
+    pub(crate) need_wakeup: bool,
+    pub(crate) busy_poll: Option<BusyPoll>,
+    pub(crate) transmit_budget: u32,
+    /// How long to try if the queue is still held, as for a moment after another process has ended.
+    pub(crate) patience: Duration,
+}
+
+/// Bytes of an Ethernet header with two VLAN tags, which the MTU doesn't count.
+const LINK_HEADER: u32 = 22;
+
+/// The largest MTU whose packets fit in one frame.
+pub(crate) const fn mtu_max(frame_len: u32) -> u32 {
+    frame_len - HEADROOM - LINK_HEADER
+}
+
+/// `XDP_MAX_TX_SKB_BUDGET`.
+const TRANSMIT_BUDGET: c_int = 9;
+
+/// Opens and binds a socket.
+pub(crate) fn open(umem: &Umem, wish: &Wish<'_>) -> Result<Opened, XdpError> {
+    let scattered = wish.mtu > mtu_max(umem.frame_len());
+    let attempt = |zero_copy, refused| bind(umem, wish, Binding { zero_copy, refused, scattered });
+    match wish.copying {
+        Copying::Copy => attempt(false, None),
+        Copying::ZeroCopy => attempt(true, None),
+        Copying::Best => match attempt(true, None) {
+            Err(XdpError::NoZeroCopy { source, .. }) => attempt(false, Some(source.to_string())),
+            opened => opened,
+        },
+    }
+}
+
+fn bind(umem: &Umem, wish: &Wish<'_>, binding: Binding) -> Result<Opened, XdpError> {
+    let end = Instant::now() + wish.patience;
+    loop {
+        let (socket, rings) = prepare(umem, wish)?;
+        let error = match socket.bind(wish, &binding) {
+            Ok(()) => {
+                socket.hasten(wish);
+                let [received, fill, transmit, completed] = rings;
+                return Ok(Opened {
+                    socket: Arc::new(socket),
+                    received: Consumer::new(received.0, received.1),
+                    fill: Producer::new(fill.0, fill.1),
+                    transmit: Producer::new(transmit.0, transmit.1),
+                    completed: Consumer::new(completed.0, completed.1),
+                    binding,
+                });
+            }
+            Err(error) => error,
+        };
+        let interface = wish.interface.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EBUSY) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
+            Some(libc::EBUSY) => return Err(XdpError::QueueHeld { interface, queue: wish.queue }),
+            Some(libc::EPERM | libc::EACCES) => {
+                return Err(XdpError::system(wish.interface, "bind an AF_XDP socket", error));
+            }
+            _ if binding.zero_copy => return Err(XdpError::NoZeroCopy { interface, source: error }),
+            Some(libc::EINVAL | libc::EOPNOTSUPP) if binding.scattered => {
+                let (mtu, frame_len) = (wish.mtu, umem.frame_len());
+                return Err(XdpError::Mtu { interface, mtu, frame_len, holds: mtu_max(frame_len), source: error });
+            }
+            _ => return Err(XdpError::system(wish.interface, "bind an AF_XDP socket", error)),
+        }
+    }
+}
+
+type Rings = [(Arc<Area>, Layout); 4];
+
+/// Makes a socket with memory and rings.
+fn prepare(umem: &Umem, wish: &Wish<'_>) -> Result<(Socket, Rings), XdpError> {
+    let name = wish.interface;
+    // SAFETY: no memory is involved.
+    let file = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if file < 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => XdpError::NoSockets,
+            _ => XdpError::system(name, "make an AF_XDP socket", error),
+        });
+    }
+    // SAFETY: the kernel has just made it for us.
+    let socket = Socket { file: unsafe { OwnedFd::from_raw_fd(file) }, has_busy_poll: wish.busy_poll.is_some() };
+    let memory = umem.memory();
+    let register = libc::xdp_umem_reg {
+        addr: memory.cast::<u8>().as_ptr() as u64,
+        len: memory.len() as u64,
+        chunk_size: umem.frame_len(),
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    socket.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &register).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::LockedMemory { interface: name.to_owned(), bytes: umem.len() },
+        _ => XdpError::system(name, "register packet memory", error),
+    })?;
+    let rings = [libc::XDP_RX_RING, libc::XDP_UMEM_FILL_RING, libc::XDP_TX_RING, libc::XDP_UMEM_COMPLETION_RING];
+    for ring in rings {
+        socket
+            .set(libc::SOL_XDP, ring, &wish.ring_len)
+            .map_err(|error| XdpError::system(name, "make a ring", error))?;
+    }
+    let maps = socket.map(wish.ring_len).map_err(|error| XdpError::system(name, "map a ring", error))?;
+    Ok((socket, maps))
+}
+
+impl Socket {
+    fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+        // SAFETY: the pointer and the length are those of a live value.
+        let result = unsafe {
+            let value = ptr::from_ref(value).cast::<c_void>();
+            libc::setsockopt(self.as_raw_fd(), level, option, value, size_of::<T>() as libc::socklen_t)
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn get<T: Default>(&self, level: c_int, option: c_int) -> io::Result<T> {
+        let mut value = T::default();
+        let mut len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the pointer and the length are those of a live value, whose type takes any bytes: callers ask for plain integers.
+        let result = unsafe {
+            libc::getsockopt(self.as_raw_fd(), level, option, ptr::from_mut(&mut value).cast(), &raw mut len)
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+    }
+
+    /// Maps the receive, fill, transmit and completion ring.
+    fn map(&self, len: u32) -> io::Result<Rings> {
+        /// `struct xdp_mmap_offsets`: for each ring where its producer, consumer, entries and flags lie.
+        type Offsets = [[u64; 4]; 4];
+        let offsets: Offsets = self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let ring = |[producer, consumer, entries, flags]: [u64; 4], entry_len: usize, page: i64| {
+            let layout = Layout {
+                producer: producer as usize,
+                consumer: consumer as usize,
+                flags: flags as usize,
+                entries: entries as usize,
+                len,
+            };
+            let bytes = layout.entries + len as usize * entry_len;
+            Ok::<_, io::Error>((Arc::new(Area::of_socket(self.as_raw_fd(), bytes, page)?), layout))
+        };
+        let [received, transmit, fill, completed] = offsets;
+        Ok([
+            ring(received, size_of::<Descriptor>(), libc::XDP_PGOFF_RX_RING)?,
+            ring(fill, size_of::<u64>(), libc::XDP_UMEM_PGOFF_FILL_RING as i64)?,
+            ring(transmit, size_of::<Descriptor>(), libc::XDP_PGOFF_TX_RING)?,
+            ring(completed, size_of::<u64>(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64)?,
+        ])
+    }
+
+    fn bind(&self, wish: &Wish<'_>, binding: &Binding) -> io::Result<()> {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = if binding.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY }
+            | flag(wish.need_wakeup, libc::XDP_USE_NEED_WAKEUP)
+            | flag(binding.scattered, libc::XDP_USE_SG);
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: flags,
+            sxdp_ifindex: wish.index,
+            sxdp_queue_id: wish.queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        // SAFETY: the pointer and the length are those of a live address.
+        let result = unsafe {
+            let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+            libc::bind(self.as_raw_fd(), ptr::from_ref(&address).cast(), len)
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sets the options that only make it faster. Kernels that don't know one work without it.
+    fn hasten(&self, wish: &Wish<'_>) {
+        let _ = self.set(libc::SOL_XDP, TRANSMIT_BUDGET, &wish.transmit_budget);
+        if let Some(BusyPoll { time_us, budget }) = wish.busy_poll {
+            let _ = self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1_u32);
+            let _ = self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, &time_us);
+            let _ = self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget);
+        }
+    }
+
+    pub(crate) const fn has_busy_poll(&self) -> bool {
+        self.has_busy_poll
+    }
+
+    /// Makes the kernel look at the transmit ring.
+    pub(crate) fn wake_to_send(&self) -> io::Result<()> {
+        // SAFETY: there are no bytes to read.
+        let result = unsafe { libc::sendto(self.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Makes the kernel look at the fill ring, and poll the card if that is on.
+    pub(crate) fn wake_to_receive(&self) -> io::Result<()> {
+        // SAFETY: there is no room to write to.
+        let result = unsafe {
+            libc::recvfrom(self.as_raw_fd(), ptr::null_mut(), 0, libc::MSG_DONTWAIT, ptr::null_mut(), ptr::null_mut())
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// What the kernel has counted.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.get(libc::SOL_XDP, libc::XDP_STATISTICS).unwrap_or_default()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// What the kernel counts for a socket: `struct xdp_statistics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Statistics {
+    /// Packets dropped for want of a filled frame, or because they were too long.
+    pub(crate) dropped: u64,
+    pub(crate) invalid_receive: u64,
+    pub(crate) invalid_transmit: u64,
+    /// Packets dropped because the receive ring was full.
+    pub(crate) ring_full: u64,
+    /// How often the fill ring was found empty; in copy mode each is a packet that `dropped` counts too.
+    pub(crate) fill_empty: u64,
+    pub(crate) transmit_empty: u64,
+}
+
+impl Statistics {
+    /// Packets that arrived for the socket and were lost.
+    pub(crate) const fn lost(&self) -> u64 {
+        self.dropped + self.ring_full
+    }
+}
+
+/// Waits until one of the sockets can be read, or for `at_most`. Returns true if one is broken.
+pub(crate) fn wait(sockets: impl Iterator<Item = RawFd>, at_most: Duration) -> io::Result<bool> {
+    // SAFETY: zeroes are valid.
+    let mut polled: [libc::pollfd; crate::options::INTERFACES_MAX] = unsafe { mem::zeroed() };
+    let mut count = 0;
+    for (place, fd) in polled.iter_mut().zip(sockets) {
+        *place = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        count += 1;
+    }
+    let time =
+        libc::timespec { tv_sec: at_most.as_secs().min(3600) as libc::time_t, tv_nsec: at_most.subsec_nanos() as _ };
+    // SAFETY: the first `count` entries are set, and the time lives.
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, ptr::null()) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+    }
+    Ok(polled[..count as usize].iter().any(|one| one.revents & !(libc::POLLIN | libc::POLLOUT) != 0))
+}

@@ -1,0 +1,123 @@
+//! Interfaces that go down, vanish and come back, and programs that are exchanged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::bench::{Row, across, both, eventually, exchange, numbered};
+
+#[test]
+fn a_link_that_was_down_carries_packets_again() {
+    let Some(row) = Row::new("down", 1500) else { return };
+    let forwarder = row.forward(both(), across);
+    let wires = row.wires();
+    exchange(&wires, &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    row.middle.ip(&["link", "set", "a1", "down"]).expect("the end is there");
+    // They are for an interface that is down: they wait in its ring, or are lost when it is full.
+    for number in 0..2000 {
+        wires[0].send(&numbered(0, number, 100)).expect("the wire takes it");
+    }
+    eventually("they are received", || {
+        let balance = forwarder.monitor.balances()[0];
+        forwarder.monitor.counts()[0].program.redirected == 2300 && balance.lent <= 64
+    });
+    eventually("the port sees it", || forwarder.monitor.describe()[1].ends_with("now: it is down"));
+    row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
+    let mut late = 0;
+    eventually("what waited in the ring goes out", || {
+        while wires[1].take().expect("the wire is up").is_some() {
+            late += 1;
+        }
+        forwarder.monitor.balances()[0].sending == 0
+    });
+    while wires[1].take().expect("the wire is up").is_some() {
+        late += 1;
+    }
+    let arrived = exchange(&wires, &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    let outcome = forwarder.stop();
+    assert_eq!(outcome.sent.sent + outcome.sent.lost, outcome.received);
+    assert!(outcome.sent.lost > 0 && late <= 2000, "{late} came late: {outcome:?}");
+    assert!(outcome.down.contains(&"a1".to_owned()), "{outcome:?}");
+    assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");
+}
+
+#[test]
+fn an_interface_deleted_and_made_again_is_taken_up() {
+    let Some(row) = Row::new("again", 1500) else { return };
+    let forwarder = row.forward(both(), across);
+    exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+    for side in [1, 0] {
+        let name = format!("a{side}");
+        row.middle.ip(&["link", "del", &name]).expect("the end is there");
+        eventually("the port sees it", || {
+            forwarder.monitor.describe()[side].contains(&format!("now: there is no interface {name}"))
+        });
+        row.lay(side, 1500);
+        eventually("the port takes it up", || !forwarder.monitor.describe()[side].contains("now:"));
+        let arrived = exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+        assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    }
+    // Both at once, as when the other end of both wires goes.
+    row.middle.ip(&["link", "del", "a0"]).expect("the end is there");
+    row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
+    (0..2).for_each(|side| row.lay(side, 1500));
+    eventually("the port takes them up", || {
+        let counts = forwarder.monitor.counts();
+        let before: u64 = counts.iter().map(|count| count.program.redirected).sum();
+        let wires = row.wires();
+        (0..2).for_each(|side| wires[side].send(&numbered(side, 0, 100)).expect("the wire takes it"));
+        let counts = forwarder.monitor.counts();
+        counts.iter().map(|count| count.program.redirected).sum::<u64>() == before + 2
+            && forwarder.monitor.describe().iter().all(|line| !line.contains("now:"))
+    });
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+    assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    let outcome = forwarder.stop();
+    assert!(outcome.down.contains(&"a0".to_owned()) && outcome.down.contains(&"a1".to_owned()), "{outcome:?}");
+    assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");
+}
+
+#[test]
+fn an_interface_made_again_with_too_many_queues_says_what_to_type() {
+    let Some(row) = Row::new("queues", 1500) else { return };
+    let forwarder = row.forward(both(), across);
+    row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
+    let right = row.right.name();
+    let pair = ["type", "veth", "peer", "name", "h1", "netns", right];
+    let many = [&["link", "add", "a1", "numrxqueues", "2", "numtxqueues", "2"], &pair[..]].concat();
+    row.middle.ip(&many).expect("a veth has queues");
+    eventually("the port says why it doesn't take it", || {
+        let line = forwarder.monitor.describe().remove(1);
+        line.contains("now: a1 has 2 queues, and 1 sockets are wanted") && line.contains("ethtool -L a1 rx 1 tx 1")
+    });
+    row.middle.run("ethtool", &["-L", "a1", "rx", "1", "tx", "1"]).expect("a veth has queues");
+    eventually("the port takes it", || !forwarder.monitor.describe()[1].contains("now:"));
+    let line = forwarder.monitor.describe().remove(1);
+    assert!(line.contains("generic XDP (native was refused") && line.contains("the other end of this veth"), "{line}");
+    assert!(forwarder.stop().balance.adds_up());
+}
+
+#[test]
+fn programs_are_exchanged_under_load_without_a_loss() {
+    let Some(row) = Row::new("exchange", 1500) else { return };
+    let forwarder = row.forward(both(), across);
+    let (done, monitor) = (Arc::new(AtomicBool::new(false)), forwarder.monitor.clone());
+    let is_done = Arc::clone(&done);
+    let exchanger = thread::spawn(move || {
+        let mut times = 0;
+        // ORDERING: Relaxed. A late look does no harm.
+        while !is_done.load(Ordering::Relaxed) || times < 20 {
+            monitor.exchange_programs().expect("the kernel takes the same program");
+            times += 1;
+        }
+    });
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 5000, |side, from| u64::from(side != from));
+    // ORDERING: Relaxed. As above.
+    done.store(true, Ordering::Relaxed);
+    exchanger.join().expect("it doesn't panic");
+    assert!(arrived.iter().all(|arrived| arrived.len() == 5000 && arrived.values().all(|count| *count == 1)));
+    let outcome = forwarder.stop();
+    assert_eq!((outcome.received, outcome.lost.unclaimed), (10_000, 0));
+    assert!(outcome.balance.adds_up(), "{outcome:?}");
+}

@@ -1,0 +1,16 @@
+//! The port on real interfaces: veth pairs in network namespaces, with real kernel stacks or raw sockets at both ends.
+//!
+//! ```text
+//! left [h0] --- [a0] middle [a1] --- [h1] right
+//! ```
+#![allow(clippy::print_stderr, clippy::print_stdout)]
+
+mod bench;
+mod fates;
+mod faults;
+mod kill;
+mod policies;
+mod queues;
+mod refusals;
+mod stream;
+mod uniqueness;
