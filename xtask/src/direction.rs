@@ -74,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "case",
             "catalogue",
             "daemon",
+            "port-xdp",
             "iptables",
         ],
     ),

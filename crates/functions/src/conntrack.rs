@@ -3,6 +3,7 @@
 //! It decides as the Linux tracker does (`nf_conntrack`), see [`tracking`](crate::tracking). Behaviour and choices: `docs/conntrack.md`.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use alloc::{format, vec};
@@ -173,6 +174,10 @@ impl NetworkFunction for Conntrack {
         drop_reasons: &Cause::NAMES,
         recipes: &[],
     };
+    /// Connections go on.
+    fn succeed(self, _old: &Self) -> Result<Self, String> {
+        Ok(self)
+    }
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple

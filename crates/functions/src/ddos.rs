@@ -194,6 +194,10 @@ impl NetworkFunction for Ddos {
         drop_reasons: &["over-threshold"],
         recipes: &[],
     };
+    /// Sources keep their counts and windows.
+    fn succeed(self, _old: &Self) -> Result<Self, String> {
+        Ok(self)
+    }
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::Source

@@ -4,6 +4,7 @@
 
 mod config;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -177,6 +178,10 @@ impl NetworkFunction for Firewall {
         drop_reasons: &DROP_REASONS,
         recipes: &[],
     };
+    /// Connections go on, also those that the new rules would not let anybody open.
+    fn succeed(self, _old: &Self) -> Result<Self, String> {
+        Ok(self)
+    }
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple

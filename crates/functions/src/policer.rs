@@ -4,6 +4,7 @@
 //! All arithmetic is in whole numbers. A token is 10^-9 bit, so a rate of `n` bits per second adds `n` tokens each nanosecond, and a
 //! byte takes 8 * 10^9 tokens. Nothing is rounded, so nothing drifts.
 
+use alloc::string::String;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use memory::Memory;
@@ -184,6 +185,10 @@ impl NetworkFunction for Policer {
         drop_reasons: &["rate"],
         recipes: &[],
     };
+    /// Buckets keep their tokens, as far as they hold them.
+    fn succeed(self, _old: &Self) -> Result<Self, String> {
+        Ok(self)
+    }
 
     fn packet_set(&self) -> PacketSet {
         match self.per {

@@ -15,6 +15,7 @@ use port::pcap::{Choice, Reader, same_file};
 use super::failure::Failed;
 use super::files::{self, is_standard};
 use super::filter::Filter;
+use super::live::LiveOptions;
 use super::word;
 
 /// Arguments of a command that needs captures.
@@ -23,6 +24,16 @@ use super::word;
 pub(super) struct Input {
     #[command(flatten)]
     pub(super) captures: Captures,
+}
+
+/// Arguments of a command that takes packets from captures or from interfaces.
+#[derive(clap::Args)]
+#[group(id = "source", required = true, multiple = true, args = ["captures", "inputs", "interfaces"])]
+pub(super) struct Source {
+    #[command(flatten)]
+    pub(super) captures: Captures,
+    #[command(flatten)]
+    pub(super) live: LiveOptions,
 }
 
 /// Arguments of a command that can also do without captures.

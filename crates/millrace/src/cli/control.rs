@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use catalogue::{CatalogueEntry, FlowEnds, Runs, TakeOver};
@@ -17,8 +18,8 @@ use crate::print::output::detail;
 /// The option that opens a control socket.
 #[derive(clap::Args)]
 pub(super) struct ControlOption {
-    /// Answer `millrace ctl` at this socket while the run goes on. Only the user who runs this may ask [default path: /run/millrace.sock for
-    /// root, else $XDG_RUNTIME_DIR/millrace.sock]
+    /// Answer `millrace ctl` at this socket while the run goes on. Only the user who runs this may ask. Runs on interfaces always do,
+    /// unless PATH is none [default path: /run/millrace.sock for root, else $XDG_RUNTIME_DIR/millrace.sock]
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     control: Option<PathBuf>,
 }
@@ -26,7 +27,13 @@ pub(super) struct ControlOption {
 impl ControlOption {
     /// The path, if there is to be a socket.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.control.as_ref().map(|path| if path.as_os_str().is_empty() { default_path() } else { path.clone() })
+        let path = self.control.as_ref().filter(|path| path.as_os_str() != "none")?;
+        Some(if path.as_os_str().is_empty() { default_path() } else { path.clone() })
+    }
+
+    /// The path, if nobody has asked for none.
+    pub(super) fn path_or_default(&self) -> Option<PathBuf> {
+        if self.control.is_none() { Some(default_path()) } else { self.path() }
     }
 }
 
@@ -39,6 +46,9 @@ pub(super) fn default_path() -> PathBuf {
         None => env::temp_dir().join(format!("millrace-{}.sock", rustix::process::geteuid().as_raw())),
     }
 }
+
+/// How often a run without a socket is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What the answers of a run need.
 #[derive(Clone, Copy)]
@@ -74,10 +84,28 @@ impl<'a> Served<'a> {
 impl Service<'_> {
     /// Answers requests until the run has ended, and waits for its outcome.
     pub(super) fn wait(&self, running: Box<dyn Runs + '_>) -> Result<Outcome, EngineError> {
-        if let Some(socket) = &self.socket {
-            socket.serve(|| running.has_ended(), |request| self.answer(&*running, request));
+        self.serve(&*running, || ());
+        running.wait()
+    }
+
+    /// The same. Calls `often` some times a second meanwhile.
+    pub(super) fn wait_until(&self, running: Box<dyn Runs + '_>, often: impl Fn()) -> Result<Outcome, EngineError> {
+        self.serve(&*running, &often);
+        while !running.has_ended() {
+            often();
+            thread::sleep(LOOK);
         }
         running.wait()
+    }
+
+    fn serve(&self, running: &dyn Runs, often: impl Fn()) {
+        let is_over = || {
+            often();
+            running.has_ended()
+        };
+        if let Some(socket) = &self.socket {
+            socket.serve(is_over, |request| self.answer(running, request));
+        }
     }
 
     fn answer(&self, running: &dyn Runs, request: Request) -> Reply {

@@ -23,6 +23,7 @@ mod functions;
 mod identify;
 mod inspect;
 mod link;
+mod live;
 mod man;
 pub(crate) mod memory;
 mod new;

@@ -27,7 +27,7 @@ use super::sequence::Original;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::nothing_in;
-use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals, stalled};
+use super::{Configuration, advise, engines, entry, live, refuse_too_much, sequence, signals, stalled};
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
@@ -36,11 +36,14 @@ use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use catalogue::Catalogue;
 
-/// Run a function over a capture
+/// Run a function over a capture, or on live interfaces
 ///
-/// Reads pcap or pcapng, plain or compressed (.gz, .zst), from files or a pipe. Writes the packets that the function forwards, and its
+/// Over a capture: reads pcap or pcapng, plain or compressed (.gz, .zst), from files or a pipe. Writes the packets that the function forwards, and its
 /// replies, in input order under every engine. The summary goes to standard output. With `--out -` the packets go to standard output and
 /// the summary goes to standard error.
+///
+/// With --interface: takes the interfaces' packets by AF_XDP, as root or with the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, until
+/// Ctrl-C or `millrace ctl stop`. What the function forwards goes out by the paired interface.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
@@ -53,73 +56,77 @@ use catalogue::Catalogue;
   millrace run identify --in a.pcap --engine pipeline --cores 4 --stages 2 --ways 3
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
+  millrace run firewall --config fw.toml --interface inside0 --interface outside0
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
 Ctrl-C finishes the packets already read and leaves a valid output file; a second Ctrl-C exits at once.")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
-    function: String,
+    pub(super) function: String,
     #[command(flatten)]
-    input: captures::Input,
+    pub(super) source: captures::Source,
     /// File for the outgoing packets; - means standard output. The name sets format and compression: .pcap or .pcapng, then .gz or .zst
     /// or neither [default: packets are not written]
     #[arg(long = "out", short, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Capture format to write, whatever the file name
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    pub(super) format: Option<Format>,
     #[command(flatten)]
-    configuration: Configuration,
+    pub(super) configuration: Configuration,
     /// Parallel engine. `auto` times every engine on the capture's first packets, for about one second in all, and takes the fastest
     #[arg(long, value_parser = engines::wanted())]
-    engine: Option<Wanted>,
+    pub(super) engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` wrote for the same number of cores. Each core gets its own packets and learns of the other
     /// cores' packets from the history in them. The engine is scr
     #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows", "control"])]
-    sequenced: bool,
+    pub(super) sequenced: bool,
     /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
-    packets: Option<u64>,
+    pub(super) packets: Option<u64>,
     /// Number of cores to use, or `all`
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
-    cores: usize,
+    pub(super) cores: usize,
     /// Pin each core to its own processor, from the lowest number on. Use it only where nothing else runs on these processors: two pinned
     /// runs share them
     #[arg(long)]
-    pin: bool,
+    pub(super) pin: bool,
     /// Hash seed of the tables; random if omitted. It affects the outcome only where full tables evict by lru or random, drop early, are
     /// tagged, or age by anything but the wheel
     #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    control: ControlOption,
+    pub(super) control: ControlOption,
     #[command(flatten)]
-    defragment: DefragmentOption,
+    pub(super) defragment: DefragmentOption,
     #[command(flatten)]
-    dropped: DroppedArgs,
+    pub(super) dropped: DroppedArgs,
     /// Write a session table of the input packets to this file, one row for each session: .csv or .jsonl (`millrace flows --help`
     /// describes the columns)
     #[arg(long, value_name = "FILE")]
-    flows: Option<PathBuf>,
+    pub(super) flows: Option<PathBuf>,
     #[command(flatten)]
-    table_options: TableOptions,
+    pub(super) table_options: TableOptions,
     #[command(flatten)]
-    link: LinkArgs,
+    pub(super) link: LinkArgs,
     #[command(flatten)]
-    steering_options: SteeringOptions,
+    pub(super) steering_options: SteeringOptions,
     #[command(flatten)]
-    pipeline_options: PipelineOptions,
+    pub(super) pipeline_options: PipelineOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
+    if args.source.live.is_given() {
+        return live::perform(args, entry);
+    }
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
-    let input = &args.input.captures;
+    let input = &args.source.captures;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
     {
@@ -269,6 +276,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             .then(|| program.remark(&fates))
             .flatten()
             .map(|note| args.configuration.named(&note)),
+        live: None,
         outcome: &outcome,
     };
     if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure
@@ -298,7 +306,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 const DATAGRAM_MAX: u32 = 65_535;
 
 /// Refuses an outcome with undeclared drop reasons, because they have no name.
-fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {
+pub(super) fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {
     let own = |reason: Reason| reason.0.checked_sub(Reason::OWN).map(usize::from);
     let declared = description.drop_reasons.len();
     let undeclared =
@@ -323,7 +331,7 @@ fn unread_links(reader: &Reader) -> Vec<LinkType> {
 }
 
 /// A random number that senders of packets can't guess.
-fn secret() -> u64 {
+pub(super) fn secret() -> u64 {
     // The standard library's hash keys are random numbers from the system.
     RandomState::new().hash_one(process::id())
 }
@@ -347,7 +355,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
             Failed::Said(OUTCOME)
         }
         EngineError::Port(cause) => {
-            say(&sequence::placed(error, &args.input.captures.name()));
+            say(&sequence::placed(error, &args.source.captures.name()));
             note(&complete_before(cause, &[args.output.as_deref(), args.dropped.file(), args.flows.as_deref()]));
             Failed::Said(INPUT)
         }
@@ -399,14 +407,14 @@ fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap:
 }
 
 /// Records the place of a run's first panic, instead of printing a message for each.
-struct PanicPlace {
+pub(super) struct PanicPlace {
     place: Arc<Mutex<Option<String>>>,
     /// Message of the first panic, for a panic that is not the function's.
     words: Arc<Mutex<Option<String>>>,
 }
 
 impl PanicPlace {
-    fn watch() -> Self {
+    pub(super) fn watch() -> Self {
         let (place, words) = (Arc::default(), Arc::default());
         let watching = Self { place: Arc::clone(&place), words: Arc::clone(&words) };
         panic::set_hook(Box::new(move |panic| {
@@ -419,7 +427,7 @@ impl PanicPlace {
         watching
     }
 
-    fn take(self) -> Option<String> {
+    pub(super) fn take(self) -> Option<String> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -6,6 +6,7 @@ use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
 use l7::defrag::{Counts, Policy};
 use nf::{Cell, Description, Report};
 use packet::LinkType;
+use port_xdp::{Balance, InterfaceCounts};
 use serde_json::{Map, Value, json};
 
 use super::dropped::{self, Dropped};
@@ -55,7 +56,78 @@ pub(crate) struct Run<'a> {
     pub(crate) dropped_file: Option<&'a Path>,
     /// A note of the function, if the configuration is probably a mistake.
     pub(crate) remark: Option<String>,
+    /// What was counted at live interfaces.
+    pub(crate) live: Option<Live>,
     pub(crate) outcome: &'a Outcome,
+}
+
+/// What was counted at live interfaces.
+pub(crate) struct Live {
+    /// For each interface.
+    pub(crate) interfaces: Vec<InterfaceCounts>,
+    /// For each core: where its frames are.
+    pub(crate) balances: Vec<Balance>,
+}
+
+impl Live {
+    /// Where packets were lost, and what went past the function.
+    fn told(&self, outcome: &Outcome, style: Style) -> String {
+        let Outcome { lost, sent, .. } = outcome;
+        let lose = |out: &mut String, number: u64, what: &str| {
+            if number > 0 {
+                let note = format!("{}: {what}", counted(number, "packet", "packets"));
+                *out += &format!("  {}\n", style.warn(note));
+            }
+        };
+        let mut out = String::new();
+        lose(&mut out, lost.ring_full, "lost before the function, whose receive rings were full");
+        lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
+        lose(
+            &mut out,
+            sent.map_or(0, |sent| sent.lost),
+            "lost in transmit, where the ring was full or the interface down",
+        );
+        for counts in &self.interfaces {
+            let InterfaceCounts { interface, program, sent_across, lost_across } = counts;
+            lose(&mut out, *lost_across, &format!("link traffic lost at {interface}, whose transmit ring was full"));
+            let past = [
+                (program.link_passed, "link traffic to the kernel"),
+                (program.management_passed, "to management ports of the kernel"),
+                (*sent_across, "link traffic out, from across"),
+            ];
+            let parts: Vec<String> = past
+                .into_iter()
+                .filter(|(number, _)| *number > 0)
+                .map(|(number, what)| format!("{} {what}", count(number)))
+                .collect();
+            if !parts.is_empty() {
+                out += &format!("  {interface}, past the function: {}\n", parts.join(", "));
+            }
+        }
+        for (core, balance) in self.balances.iter().enumerate().filter(|(_, balance)| !balance.adds_up()) {
+            let note = format!("core {core} has lost frames, which is a bug in Millrace: {balance:?}");
+            out += &format!("  {}\n", style.warn(note));
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let interfaces = self.interfaces.iter().map(|counts| {
+            json!({
+                "interface": counts.interface,
+                "to_function": counts.program.redirected,
+                "unclaimed": counts.program.unclaimed,
+                "link_to_kernel": counts.program.link_passed,
+                "management_to_kernel": counts.program.management_passed,
+                "link_across": counts.sent_across,
+                "link_across_lost": counts.lost_across,
+            })
+        });
+        json!({
+            "interfaces": interfaces.collect::<Vec<_>>(),
+            "frames_add_up": self.balances.iter().all(Balance::adds_up),
+        })
+    }
 }
 
 impl Run<'_> {
@@ -67,7 +139,7 @@ impl Run<'_> {
         let packets = counted(counters.received, "packet", "packets");
         let rate = style.bold(rate(counters.received, *elapsed));
         let mut out = format!("{name} under {} on {cores}: {packets} in {}, {rate}\n\n", self.kind, span(*elapsed));
-        if *interrupted {
+        if *interrupted && self.live.is_none() {
             out += &style.warn("interrupted: only the packets read so far are counted\n\n");
         }
         out += &fates(counters, self.description, self.dropped.as_deref(), style);
@@ -76,6 +148,9 @@ impl Run<'_> {
             if let Some(note) = self.dropped.as_ref().and_then(|_| not_listed(&counts, self.dropped_file)) {
                 out += &format!("  {}\n", style.warn(note));
             }
+        }
+        if let Some(live) = &self.live {
+            out += &live.told(self.outcome, style);
         }
         out += &self.flows(style);
         if counters.unread > 0 {
@@ -198,6 +273,8 @@ impl Run<'_> {
             cores_in_use,
             recovery,
             transactions,
+            lost,
+            sent,
             ..
         } = self.outcome;
         let secs = elapsed.as_secs_f64();
@@ -252,6 +329,9 @@ impl Run<'_> {
                 let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
+            "live": self.live.as_ref().map(Live::json),
+            "lost": { "ring_full": lost.ring_full, "unclaimed": lost.unclaimed },
+            "sent": sent.map(|sent| json!({ "sent": sent.sent, "lost": sent.lost })),
             "interrupted": interrupted,
             "error": failure.as_ref().map(ToString::to_string),
         })

@@ -7,7 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use engine::{Control, EngineKind, Options, Outcome, Running, start};
+use functions::Catalogued;
+use functions::ddos::Ddos;
 use functions::efsm::Efsm;
+use functions::firewall::Firewall;
+use functions::policer::Policer;
 use functions::rules::{Config, Rules};
 use nf::Function;
 use packet::{Nanos, Seq};
@@ -246,6 +250,54 @@ fn rules_that_share_state_take_over() {
     }
 }
 
+/// Compares what a run drops with the sequential driver, which changes its function before the same packets. Returns the number of packets
+/// that went out.
+fn drops_as_in_sequence<N: Function + Clone>(
+    way: (EngineKind, usize),
+    both: &[N; 2],
+    trace: &Arc<Trace>,
+    reloads: u64,
+) -> usize {
+    let (firsts, came, outcome) = run(way, both, trace, reloads);
+    assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
+    let mut driver = Driver::new(both[0].clone());
+    let mut changes = firsts.iter().zip(1..).peekable();
+    for (packet, bytes) in trace.iter() {
+        while let Some((_, number)) = changes.next_if(|(first, _)| **first <= packet.seq) {
+            driver.reload(both[number % 2].clone()).expect("it can take over");
+        }
+        let is_dropped = matches!(driver.frame(packet.time, packet.link, bytes), nf::Verdict::Drop(_));
+        assert_eq!(came.contains_key(&packet.seq), !is_dropped, "{way:?}: packet {}", packet.seq);
+    }
+    assert_eq!(outcome.report, driver.report(), "{way:?}");
+    came.len()
+}
+
+/// Two configurations of a function.
+fn configured<N: Catalogued>(texts: [&str; 2]) -> [N; 2] {
+    texts.map(|text| N::from_config(toml::from_str(text).expect("the test's own configuration")))
+}
+
+/// Functions whose flows go on under any configuration.
+#[test]
+fn configurations_take_over_with_their_flows() {
+    let trace = Arc::new(traffic(20_000).trace());
+    let flows = "flows = 8192\nflows_v6 = 64\n";
+    for way in EXACT {
+        let firewalls = ["[\"10.0.0.0/9\"]", "[\"10.128.0.0/9\"]"].map(|hosts| format!("inside = {hosts}\n{flows}"));
+        let sent =
+            drops_as_in_sequence(way, &configured::<Firewall>(firewalls.each_ref().map(|text| &**text)), &trace, 20);
+        assert!(sent > 1_000 && sent < trace.len(), "{way:?}: {sent} went out");
+        let policers = [2_000, 200].map(|rate| format!("rate = {rate}\nburst = 300\n{flows}"));
+        let sent =
+            drops_as_in_sequence(way, &configured::<Policer>(policers.each_ref().map(|text| &**text)), &trace, 20);
+        assert!(sent > 1_000 && sent < trace.len(), "{way:?}: {sent} went out");
+        let ddos = [40, 4].map(|most| format!("threshold = {most}\nwindow = 1\n{flows}"));
+        let sent = drops_as_in_sequence(way, &configured::<Ddos>(ddos.each_ref().map(|text| &**text)), &trace, 20);
+        assert!(sent > 1_000 && sent < trace.len(), "{way:?}: {sent} went out");
+    }
+}
+
 /// A program that drops every fifth packet of two hosts, and that program after edits: every third, and none of strangers.
 fn programs(global: &str) -> [Efsm; 2] {
     let counted = if global.is_empty() { "" } else { "total = total + 1; " };
@@ -271,18 +323,7 @@ fn programs_of_stages_take_over_with_their_contexts() {
     for (global, ways) in [("", &EXACT[..]), ("global total = 0", &shared[..])] {
         let both = programs(global);
         for way in ways {
-            let (firsts, came, outcome) = run(*way, &both, &trace, 50);
-            assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{way:?}");
-            let mut driver = Driver::new(both[0].clone());
-            let mut changes = firsts.iter().zip(1..).peekable();
-            for (packet, bytes) in trace.iter() {
-                while let Some((_, number)) = changes.next_if(|(first, _)| **first <= packet.seq) {
-                    driver.reload(both[number % 2].clone()).expect("it can take over");
-                }
-                let is_dropped = matches!(driver.frame(packet.time, packet.link, bytes), nf::Verdict::Drop(_));
-                assert_eq!(came.contains_key(&packet.seq), !is_dropped, "{way:?}: packet {}", packet.seq);
-            }
-            assert_eq!(outcome.report, driver.report(), "{way:?}");
+            drops_as_in_sequence(*way, &both, &trace, 50);
         }
     }
     let [old, _] = programs("");

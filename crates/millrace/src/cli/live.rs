@@ -1,0 +1,291 @@
+//! `millrace run --interface`: a function on live interfaces.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use catalogue::{CatalogueEntry, Program, Runs};
+use clap::ValueEnum;
+use engine::{Control, EngineError, EngineKind, Options, Outcome};
+use l7::defrag::{Defragmented, Limits};
+use nf::{Fates, Sharing};
+use port::Port;
+use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Monitor, Protocol, XdpPort};
+
+use super::control::Served;
+use super::engines::Wanted;
+use super::failure::{Failed, OUTCOME};
+use super::memory::Bound;
+use super::run::{self, PanicPlace, secret};
+use super::{engines, refuse_too_much, signals};
+use crate::print::number;
+use crate::print::outcome::{Live, Run};
+use crate::print::output::{detail, note, print, print_json, remark};
+use crate::print::ports::Ports;
+use crate::print::style::Style;
+
+/// Heading of these options.
+const LIVE: &str = "Live interfaces";
+
+/// Options of runs on live interfaces.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(super) struct LiveOptions {
+    /// Network interface to take packets from. May be repeated: with two, what comes in by one goes out by the other; with four, the third
+    /// and the fourth are paired as well
+    #[arg(long = "interface", value_name = "NAME", help_heading = LIVE, conflicts_with_all = ["captures", "inputs"])]
+    pub(super) interfaces: Vec<String>,
+    /// Where the XDP program runs that takes the packets
+    #[arg(long, value_enum, default_value = "best", help_heading = LIVE, requires = "interfaces")]
+    xdp: Xdp,
+    /// Whether the kernel copies packets
+    #[arg(long, value_enum, default_value = "best", help_heading = LIVE, requires = "interfaces")]
+    copying: Copies,
+    /// What becomes of link traffic: ARP, IPv6 neighbour discovery, and all else that is no IP [default: across with paired interfaces,
+    /// else kernel]
+    #[arg(long, value_enum, help_heading = LIVE, requires = "interfaces")]
+    link_traffic: Option<LinkTraffic>,
+    /// Port of this machine itself, such as tcp:22: its packets pass to the kernel, past the function. May be repeated
+    #[arg(long, value_name = "PROTOCOL:PORT", value_parser = management, help_heading = LIVE, requires = "interfaces")]
+    management: Vec<ManagementPort>,
+    /// Take each core's packets from a hardware queue of its own, as the card steers them. Both directions of a connection must come to
+    /// the same queue (`millrace rss` helps); otherwise one queue feeds all cores, and Millrace steers
+    #[arg(long, help_heading = LIVE, requires = "interfaces")]
+    card_steers: bool,
+    /// Poll the card from the receiving core, without interrupts
+    #[arg(long, help_heading = LIVE, requires = "interfaces")]
+    busy_poll: bool,
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = number::parse_positive, help_heading = LIVE, requires = "interfaces")]
+    seconds: Option<u64>,
+}
+
+/// Where the XDP program runs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Xdp {
+    /// In the driver.
+    Native,
+    /// In the network stack: slower, for drivers without XDP.
+    Generic,
+    /// In the driver if it can; else in the network stack, and a line says so.
+    Best,
+}
+
+/// Whether the kernel copies packets.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Copies {
+    /// It copies.
+    Copy,
+    /// The card writes to the memory of the run.
+    ZeroCopy,
+    /// No copy if the driver can; else a copy, and a line says so.
+    Best,
+}
+
+/// What becomes of link traffic.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LinkTraffic {
+    /// It passes to the kernel, which answers for its own addresses.
+    Kernel,
+    /// It goes to the function.
+    Function,
+    /// It goes out by the paired interface. The function doesn't see it.
+    Across,
+}
+
+/// Parses a management port.
+fn management(text: &str) -> Result<ManagementPort, String> {
+    let wrong = || "write tcp:PORT or udp:PORT, such as tcp:22".to_owned();
+    let (protocol, port) = text.split_once(':').ok_or_else(wrong)?;
+    let protocol = match protocol {
+        "tcp" => Protocol::Tcp,
+        "udp" => Protocol::Udp,
+        _ => return Err(wrong()),
+    };
+    Ok(ManagementPort { protocol, port: port.parse().map_err(|_| wrong())? })
+}
+
+impl LiveOptions {
+    /// True if the run takes its packets from interfaces.
+    pub(super) const fn is_given(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
+    /// The options of the port. With one queue for all cores the engine steers.
+    fn port(&self, single_queue: bool) -> port_xdp::Options {
+        let mut options = port_xdp::Options::new(self.interfaces.iter().cloned());
+        options.mode = match self.xdp {
+            Xdp::Native => Mode::Native,
+            Xdp::Generic => Mode::Generic,
+            Xdp::Best => Mode::Best,
+        };
+        options.copying = match self.copying {
+            Copies::Copy => Copying::Copy,
+            Copies::ZeroCopy => Copying::ZeroCopy,
+            Copies::Best => Copying::Best,
+        };
+        if let Some(link) = self.link_traffic {
+            options.filter.link = match link {
+                LinkTraffic::Kernel => LinkPolicy::Kernel,
+                LinkTraffic::Function => LinkPolicy::Function,
+                LinkTraffic::Across => LinkPolicy::Across,
+            };
+        }
+        options.filter.management.clone_from(&self.management);
+        options.busy_poll = self.busy_poll.then(BusyPoll::default);
+        options.single_queue = single_queue;
+        options
+    }
+}
+
+pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Failed> {
+    let live = &args.source.live;
+    refuse_captures(args)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    let description = program.description();
+    let cores = args.cores;
+    let kind = match args.engine {
+        Some(Wanted::Auto) => {
+            return Err(Failed::usage(
+                "--engine auto times engines on a capture; take one with `millrace advise` on a capture of this traffic",
+            ));
+        }
+        Some(Wanted::One(kind)) => kind,
+        None => engines::fitting(&description, cores)?,
+    };
+    kind.accepts(&description, cores).map_err(Failed::usage)?;
+    if live.card_steers && cores > 1 && !kind.takes_queues() {
+        return Err(Failed::usage(format_args!(
+            "{kind} steers packets itself, so the card can't; leave --card-steers out, or take rss, transactional or shared"
+        )));
+    }
+    let seed = args.seed.unwrap_or_else(secret);
+    let mut options =
+        Options { seed, tables: args.table_options.tables(&*program)?, pin: args.pin, ..Options::default() };
+    options.cuts = args.pipeline_options.cuts(matches!(args.engine, Some(Wanted::One(EngineKind::Pipeline))), cores)?;
+    args.steering_options.set(&[kind], cores, &mut options)?;
+    refuse_too_much(&*program, &[(kind, cores)])?;
+    let policy = args.defragment.policy(program.wants_whole_datagrams());
+    let bound = (description.sharing == Sharing::Streams)
+        .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
+
+    let mut port = XdpPort::new(live.port(cores > 1 && !live.card_steers)).map_err(Failed::usage)?;
+    let monitor = port.monitor();
+    let control = Control::default();
+    let configuration = &args.configuration;
+    let about = Served { control: &control, configuration, entry, description: &description, kind };
+    let served = about.at(args.control.path_or_default().as_deref())?;
+    signals::stop_on_interrupt(&control.stop);
+    detail(|| format!("{} under {kind}, seed {seed}\n", description.name));
+    if let Some(bound) = bound.filter(|_| !args.json) {
+        bound.tell();
+    }
+    let place = PanicPlace::watch();
+    let mut fragments = None;
+    let wait = |running: Box<dyn Runs + '_>| {
+        if !args.json {
+            announce(&*running, &monitor);
+        }
+        let end = live.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        served.wait_until(running, || {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                control.stop();
+            }
+        })
+    };
+    let outcome = match policy {
+        Some(policy) => {
+            let mut gathering = Defragmented::new(&mut port, policy, Limits::default());
+            let outcome = over(&*program, (kind, cores), options.clone(), &mut gathering, &control, wait);
+            fragments = Some(gathering.totals().get());
+            outcome
+        }
+        None => over(&*program, (kind, cores), options.clone(), &mut port, &control, wait),
+    };
+    let place = place.take();
+    let outcome = outcome.map_err(|error| match error {
+        EngineError::Port(error) => Failed::usage(error),
+        error => Failed::from(error),
+    })?;
+    let fates = Fates { received: outcome.counters.received, dropped: &outcome.counters.dropped };
+    let input = live.interfaces.join(", ");
+    let summary = Run {
+        description: &description,
+        kind,
+        cores,
+        seed: options.seed,
+        tables: program.keeps_flows().then_some(&options.tables),
+        input: input.clone(),
+        output: None,
+        clock_steps_back: 0,
+        stamps_not_believed: 0,
+        ports: Ports::of(program.ports(), live.interfaces.len(), &port::pcap::Misplaced::default()),
+        unread_links: Vec::new(),
+        fragments: policy.zip(fragments),
+        bound,
+        dropped: None,
+        dropped_file: None,
+        remark: program.remark(&fates).map(|note| args.configuration.named(&note)),
+        live: Some(Live { interfaces: monitor.counts(), balances: monitor.balances() }),
+        outcome: &outcome,
+    };
+    match args.json {
+        false => print(&summary.text(Style::stdout()))?,
+        true => print_json(&summary.json())?,
+    }
+    match &outcome.failure {
+        None => run::declared(&description, &outcome.counters),
+        Some(EngineError::Port(error)) => Err(Failed::input(error)),
+        Some(error) => {
+            let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+            note(&format!("{} {error}{place}; this is a bug in the function\n", Style::stderr().bad("error:")));
+            Err(Failed::Said(OUTCOME))
+        }
+    }
+}
+
+/// Runs a program over a port.
+fn over(
+    program: &dyn Program,
+    (kind, cores): (EngineKind, usize),
+    options: Options,
+    port: &mut (dyn Port + Send),
+    control: &Control,
+    wait: impl FnOnce(Box<dyn Runs + '_>) -> Result<Outcome, EngineError>,
+) -> Result<Outcome, EngineError> {
+    thread::scope(|scope| wait(program.start(scope, kind, cores, options, port, control)))
+}
+
+/// How often a run that begins is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Tells how the interfaces are used, once they are.
+fn announce(running: &dyn Runs, monitor: &Monitor) {
+    while !running.has_ended() {
+        let lines = monitor.describe();
+        if !lines.is_empty() {
+            lines.iter().for_each(|line| remark(&format!("{line}\n")));
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Refuses options that are about captures.
+fn refuse_captures(args: &run::Args) -> Result<(), Failed> {
+    let given = [
+        ("--out", args.output.is_some()),
+        ("--format", args.format.is_some()),
+        ("--sequenced", args.sequenced),
+        ("--packets", args.packets.is_some()),
+        ("--flows", args.flows.is_some()),
+        ("--dropped", args.dropped.file().is_some()),
+        ("--filter, --from and --to", args.source.captures.is_part()),
+        ("--link-loss", args.link.link(0).is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            Err(Failed::usage(format_args!("{option} is for captures; leave it out with --interface")))
+        }
+        None => Ok(()),
+    }
+}
