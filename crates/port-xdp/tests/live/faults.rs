@@ -89,7 +89,7 @@ fn an_interface_made_again_with_too_many_queues_says_what_to_type() {
     row.middle.ip(&many).expect("a veth has queues");
     eventually("the port says why it doesn't take it", || {
         let line = forwarder.monitor.describe().remove(1);
-        line.contains("now: a1 has 2 queues, and 1 sockets are wanted") && line.contains("ethtool -L a1 rx 1 tx 1")
+        line.contains("now: a1 has 2 queues, but 1 socket is wanted") && line.contains("ethtool -L a1 rx 1 tx 1")
     });
     row.middle.run("ethtool", &["-L", "a1", "rx", "1", "tx", "1"]).expect("a veth has queues");
     eventually("the port takes it", || !forwarder.monitor.describe()[1].contains("now:"));

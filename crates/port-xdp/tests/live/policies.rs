@@ -94,7 +94,7 @@ fn management_ports_reach_the_kernel_and_others_the_function() {
     forwarder.monitor.set_filter(&Filter { link: LinkPolicy::Kernel, management }).expect("the map is ours");
     assert!(echoes(&row, 2223), "now it passes");
     let line = &forwarder.monitor.describe()[0];
-    assert!(line.contains("go to the kernel, to the kernel tcp 2223"), "{line}");
+    assert!(line.contains("go to the kernel; to the kernel go packets to tcp 2223"), "{line}");
     let outcome = forwarder.stop();
     assert!(outcome.received > 0 && outcome.balance.adds_up(), "{outcome:?}");
 }
@@ -107,7 +107,9 @@ fn packets_of_a_queue_without_a_socket_are_dropped_and_counted() {
     for (namespace, end) in [(&*row.middle, "a0"), (&row.left, "h0")] {
         namespace.run("ethtool", &["-L", end, "rx", "2", "tx", "2"]).expect("a veth has queues");
     }
-    eventually("the port sees it", || forwarder.monitor.describe()[0].contains("now: a0 has 2 queues, and 1 sockets"));
+    eventually("the port sees it", || {
+        forwarder.monitor.describe()[0].contains("now: a0 has 2 queues, but 1 socket is wanted")
+    });
     let wires = row.wires();
     let mut sent = 0;
     let counts = || forwarder.monitor.counts()[0].program;
