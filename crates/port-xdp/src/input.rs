@@ -85,6 +85,8 @@ struct Across {
 const CHECK: Duration = Duration::from_millis(100);
 /// How long to wait for packets while frames or loans are short.
 const STARVED: Duration = Duration::from_micros(500);
+/// How long to wait for packets while others can't be sent: the caller then tries again.
+const PENDING: Duration = Duration::from_millis(2);
 
 impl Input {
     pub(crate) fn new(
@@ -446,8 +448,13 @@ impl Receive for Input {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        // Frames that other threads free don't wake this one.
-        let at_most = at_most.min(if self.is_starved() { STARVED } else { CHECK });
+        // Frames that other threads free don't wake this one, and neither does room in a transmit ring.
+        let is_pending = self.outlets.try_lock().is_ok_and(|outlets| outlets.is_pending());
+        let at_most = at_most.min(match (self.is_starved(), is_pending) {
+            (true, _) => STARVED,
+            (false, true) => PENDING,
+            (false, false) => CHECK,
+        });
         if self.loans.is_exhausted() {
             thread::sleep(at_most);
             return Ok(());

@@ -41,6 +41,20 @@ fn a_link_that_was_down_carries_packets_again() {
 }
 
 #[test]
+fn a_port_opens_while_an_interface_is_down() {
+    let Some(row) = Row::new("late", 1500) else { return };
+    row.middle.ip(&["link", "set", "a1", "down"]).expect("the end is there");
+    let forwarder = row.forward(both(), across);
+    eventually("the port sees it", || forwarder.monitor.describe()[1].ends_with("now: it is down"));
+    row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    let outcome = forwarder.stop();
+    assert_eq!(outcome.down, ["a1"]);
+    assert!(outcome.balance.adds_up(), "{outcome:?}");
+}
+
+#[test]
 fn an_interface_deleted_and_made_again_is_taken_up() {
     let Some(row) = Row::new("again", 1500) else { return };
     let forwarder = row.forward(both(), across);
