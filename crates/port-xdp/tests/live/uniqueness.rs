@@ -1,6 +1,6 @@
 //! Every packet that is sent arrives once, whole, in both directions.
 
-use millrace_port_xdp::{Copying, Mode, Options};
+use millrace_port_xdp::{BusyPoll, Copying, Mode, Options};
 use testkit::netns::{Namespace, Wire};
 
 use crate::bench::{Row, across, both, exchange};
@@ -58,7 +58,9 @@ fn tiny_rings_without_wakeup_flags() {
 
 #[test]
 fn busy_polling() {
-    unique("busy", Options { busy_poll: Some(millrace_port_xdp::BusyPoll::default()), ..both() }, 100, 2000);
+    let options = Options { busy_poll: Some(BusyPoll::default()), ..both() };
+    let Some(lines) = unique("busy", options, 100, 2000) else { return };
+    assert!(lines[0].contains("busy polling for 20 us"), "{lines:?}");
 }
 
 #[test]
