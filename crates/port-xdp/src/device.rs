@@ -12,7 +12,7 @@ use crate::error::XdpError;
 use crate::filter::Filter;
 use crate::interface::Facts;
 use crate::netlink;
-use crate::options::Mode;
+use crate::options::{Mode, Options};
 use crate::program::{Program, ProgramCounts};
 use crate::socket::{Binding, Socket};
 
@@ -225,8 +225,11 @@ impl Device {
     }
 
     /// One line: where the program runs, how packets come, and what the filter does.
-    pub(crate) fn describe(&self, frames: u32, frame_len: u32) -> String {
+    pub(crate) fn describe(&self, frames: u32, options: &Options) -> String {
         let state = self.state();
+        let frame_len = options.frame_len;
+        let polling =
+            options.busy_poll.map(|poll| format!(", busy polling for {} us", poll.time_us)).unwrap_or_default();
         let copying = match &state.binding {
             Some(Binding { zero_copy: true, .. }) => "zero-copy".to_owned(),
             Some(Binding { refused: Some(reason), .. }) => format!("copy (zero-copy was refused: {reason})"),
@@ -242,7 +245,7 @@ impl Device {
         let plural = if state.queues == 1 { "" } else { "s" };
         let trouble = state.trouble.as_ref().map(|trouble| format!("; now: {trouble}")).unwrap_or_default();
         format!(
-            "{}: {place}, {copying}, {} queue{plural}, {frames} frames of {frame_len} bytes a core{spread}; {}{trouble}",
+            "{}: {place}, {copying}, {} queue{plural}, {frames} frames of {frame_len} bytes a core{spread}{polling}; {}{trouble}",
             self.name, state.queues, state.filter
         )
     }

@@ -45,7 +45,9 @@ pub enum XdpError {
     },
     /// The interface has another number of queues than there are sockets for it.
     #[error(
-        "{interface} has {have} queues, and {want} sockets are wanted: a packet of a queue without a socket would be lost; {advice}"
+        "{interface} has {have} queue{}, but {want} socket{} wanted: a packet of a queue without a socket would be lost; {advice}",
+        if *have == 1 { "" } else { "s" },
+        if *want == 1 { " is" } else { "s are" }
     )]
     Queues {
         /// The interface.

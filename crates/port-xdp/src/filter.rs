@@ -185,7 +185,7 @@ impl fmt::Display for Filter {
                 Protocol::Tcp => "tcp",
                 Protocol::Udp => "udp",
             };
-            write!(to, "{} {protocol} {port}", if nth == 0 { ", to the kernel" } else { "," })?;
+            write!(to, "{} {protocol} {port}", if nth == 0 { "; to the kernel go packets to" } else { "," })?;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ mod tests {
             ManagementPort { protocol: Protocol::Tcp, port: 22 },
             ManagementPort { protocol: Protocol::Udp, port: 161 },
         ];
-        assert!(filter.to_string().ends_with(", to the kernel tcp 22, udp 161"), "{filter}");
+        assert!(filter.to_string().ends_with("; to the kernel go packets to tcp 22, udp 161"), "{filter}");
         assert!(filter.check(1).is_err() && filter.check(2).is_ok());
     }
 }

@@ -139,6 +139,13 @@ impl Ledger {
             self.fault();
             return None;
         };
+        // ORDERING: Acquire pairs with the Release of the other thread's `fetch_and`, if that took the frame from its other place.
+        if state.load(Ordering::Acquire) & PLACES == place {
+            // It is in no other place, and nobody can put it there: only who has it lent can send it.
+            // ORDERING: Relaxed. The frame is the caller's now.
+            state.store(FREE, Ordering::Relaxed);
+            return Some(Frame(number));
+        }
         // ORDERING: AcqRel pairs with itself on the other thread. The one that clears the second bit sees all that was done with the frame.
         let before = state.fetch_and(!place, Ordering::AcqRel);
         if before & place == 0 {
@@ -148,7 +155,7 @@ impl Ledger {
         if before & PLACES != place {
             return None;
         }
-        // ORDERING: Relaxed. The frame is the caller's now.
+        // ORDERING: Relaxed. As above.
         state.store(FREE, Ordering::Relaxed);
         Some(Frame(number))
     }

@@ -200,13 +200,18 @@ impl Outlets {
         self.each.iter_mut().flatten().filter(|outlet| outlet.pending).for_each(Outlet::push);
     }
 
+    /// True if packets wait in a transmit ring.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.each.iter().flatten().any(|outlet| outlet.pending)
+    }
+
     /// Sends all that waits, for at most `at_most`. What an interface that is down holds stays.
     pub(crate) fn drain(&mut self, at_most: Duration) {
         let end = Instant::now() + at_most;
         loop {
             self.push();
             self.reap();
-            if !self.each.iter().flatten().any(|outlet| outlet.pending) || Instant::now() >= end {
+            if !self.is_pending() || Instant::now() >= end {
                 return;
             }
             thread::sleep(Duration::from_micros(200));

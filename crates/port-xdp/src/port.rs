@@ -156,10 +156,9 @@ impl Monitor {
     /// As [`XdpPort::describe`].
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        let Options { frames, frame_len, .. } = *self.options;
         let running = self.running();
-        let frames = frames * running.devices.len() as u32;
-        running.devices.iter().map(|device| device.describe(frames, frame_len)).collect()
+        let frames = self.options.frames * running.devices.len() as u32;
+        running.devices.iter().map(|device| device.describe(frames, &self.options)).collect()
     }
 
     /// For each core: how many frames are where.

@@ -93,7 +93,7 @@ fn bind(umem: &Umem, wish: &Wish<'_>, binding: Binding) -> Result<Opened, XdpErr
         let (socket, rings) = prepare(umem, wish)?;
         let error = match socket.bind(wish, &binding) {
             Ok(()) => {
-                socket.hasten(wish);
+                socket.hasten(wish)?;
                 let [received, fill, transmit, completed] = rings;
                 return Ok(Opened {
                     socket: Arc::new(socket),
@@ -227,14 +227,15 @@ impl Socket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sets the options that only make it faster. Kernels that don't know one work without it.
-    fn hasten(&self, wish: &Wish<'_>) {
-        let _ = self.set(libc::SOL_XDP, TRANSMIT_BUDGET, &wish.transmit_budget);
-        if let Some(BusyPoll { time_us, budget }) = wish.busy_poll {
-            let _ = self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1_u32);
-            let _ = self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, &time_us);
-            let _ = self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget);
-        }
+    /// Sets the options that make it faster.
+    fn hasten(&self, wish: &Wish<'_>) -> Result<(), XdpError> {
+        // Kernels that don't know this one send fewer packets in a call, and are called again. A budget beyond the ring is refused.
+        let _ = self.set(libc::SOL_XDP, TRANSMIT_BUDGET, &wish.transmit_budget.min(wish.ring_len));
+        let Some(BusyPoll { time_us, budget }) = wish.busy_poll else { return Ok(()) };
+        self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1_u32)
+            .and_then(|()| self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, &time_us))
+            .and_then(|()| self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget))
+            .map_err(|error| XdpError::system(wish.interface, "turn busy polling on", error))
     }
 
     pub(crate) const fn has_busy_poll(&self) -> bool {

@@ -1,5 +1,7 @@
 #![allow(clippy::print_stderr)]
 
+use std::sync::Once;
+
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -14,7 +16,9 @@ fn loaded(filter: &Filter) -> Option<Program> {
     match Program::load("none", 1, filter) {
         Ok(program) => Some(program),
         Err(XdpError::Privilege { .. }) => {
-            eprintln!("SKIPPED (needs root): the XDP program on frames");
+            // Once for all tests.
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| eprintln!("SKIPPED (needs root): the XDP program on frames"));
             None
         }
         Err(error) => panic!("{error}"),

@@ -13,4 +13,5 @@ mod policies;
 mod queues;
 mod refusals;
 mod stream;
+mod tcp;
 mod uniqueness;

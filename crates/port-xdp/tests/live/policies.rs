@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +45,29 @@ fn hosts_resolve_each_other_and_ping_through_the_port() {
     assert!(reports <= 20, "{reports} other packets");
     assert_eq!((outcome.sent.sent, outcome.sent.lost), (outcome.received, 0));
     assert!(outcome.balance.adds_up(), "{outcome:?}");
+}
+
+#[test]
+fn tags_of_a_vlan_come_with_the_packet() {
+    let Some(row) = Row::new("vlan", 1500) else { return };
+    let (tell, told) = mpsc::channel();
+    let forwarder = row.work(both(), move |batch| {
+        for index in 0..batch.len() {
+            tell.send(batch.bytes(index)[12..18].to_vec()).expect("the test listens");
+        }
+    });
+    let wires = row.wires();
+    let tagged = |kind: [u8; 2]| {
+        let mut frame = numbered(0, 1, 100);
+        frame.splice(12..14, [0x81, 0, 0, 5, kind[0], kind[1]]);
+        frame
+    };
+    wires[0].send(&tagged([8, 6])).expect("the wire takes it");
+    wires[0].send(&tagged([8, 0])).expect("the wire takes it");
+    assert_eq!(told.recv_timeout(LONG).expect("a packet comes"), [0x81, 0, 0, 5, 8, 0]);
+    assert_eq!(forwarder.monitor.counts()[1].sent_across, 1, "ARP goes across behind a tag");
+    let outcome = forwarder.stop();
+    assert!(outcome.received == 1 && outcome.balance.adds_up(), "{outcome:?}");
 }
 
 /// Talks to an echo server in the middle. Returns true if it answered.
@@ -94,7 +118,7 @@ fn management_ports_reach_the_kernel_and_others_the_function() {
     forwarder.monitor.set_filter(&Filter { link: LinkPolicy::Kernel, management }).expect("the map is ours");
     assert!(echoes(&row, 2223), "now it passes");
     let line = &forwarder.monitor.describe()[0];
-    assert!(line.contains("go to the kernel, to the kernel tcp 2223"), "{line}");
+    assert!(line.contains("go to the kernel; to the kernel go packets to tcp 2223"), "{line}");
     let outcome = forwarder.stop();
     assert!(outcome.received > 0 && outcome.balance.adds_up(), "{outcome:?}");
 }
@@ -107,7 +131,9 @@ fn packets_of_a_queue_without_a_socket_are_dropped_and_counted() {
     for (namespace, end) in [(&*row.middle, "a0"), (&row.left, "h0")] {
         namespace.run("ethtool", &["-L", end, "rx", "2", "tx", "2"]).expect("a veth has queues");
     }
-    eventually("the port sees it", || forwarder.monitor.describe()[0].contains("now: a0 has 2 queues, and 1 sockets"));
+    eventually("the port sees it", || {
+        forwarder.monitor.describe()[0].contains("now: a0 has 2 queues, but 1 socket is wanted")
+    });
     let wires = row.wires();
     let mut sent = 0;
     let counts = || forwarder.monitor.counts()[0].program;

@@ -24,14 +24,14 @@ fn a_refusal_says_what_to_type() {
     assert_eq!(refusal(&row, one("eth7"), 1), "there is no interface eth7; this network namespace has: lo, a0, a1");
     assert_eq!(
         refusal(&row, both(), 2),
-        "a0 has 1 queues, and 2 sockets are wanted: a packet of a queue without a socket would be lost; type `ethtool -L a0 rx 2 tx 2`, \
+        "a0 has 1 queue, but 2 sockets are wanted: a packet of a queue without a socket would be lost; type `ethtool -L a0 rx 2 tx 2`, \
          or use `--cores 1`"
     );
     row.middle.run("ethtool", &["-L", "a0", "rx", "2", "tx", "2"]).expect("a veth has queues");
     let single = Options { single_queue: true, ..one("a0") };
     let told = refusal(&row, single, 2);
     assert!(
-        told.starts_with("a0 has 2 queues, and 1 sockets") && told.ends_with("type `ethtool -L a0 rx 1 tx 1`"),
+        told.starts_with("a0 has 2 queues, but 1 socket is wanted") && told.ends_with("type `ethtool -L a0 rx 1 tx 1`"),
         "{told}"
     );
     row.middle.run("ethtool", &["-L", "a0", "rx", "1", "tx", "1"]).expect("a veth has queues");

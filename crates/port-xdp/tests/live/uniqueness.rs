@@ -1,6 +1,7 @@
 //! Every packet that is sent arrives once, whole, in both directions.
 
-use millrace_port_xdp::{Copying, Mode, Options};
+use millrace_port_xdp::{BusyPoll, Copying, Mode, Options};
+use testkit::netns::{Namespace, Wire};
 
 use crate::bench::{Row, across, both, exchange};
 
@@ -57,5 +58,24 @@ fn tiny_rings_without_wakeup_flags() {
 
 #[test]
 fn busy_polling() {
-    unique("busy", Options { busy_poll: Some(millrace_port_xdp::BusyPoll::default()), ..both() }, 100, 2000);
+    let options = Options { busy_poll: Some(BusyPoll::default()), ..both() };
+    let Some(lines) = unique("busy", options, 100, 2000) else { return };
+    assert!(lines[0].contains("busy polling for 20 us"), "{lines:?}");
+}
+
+#[test]
+fn two_pairs_of_interfaces() {
+    let Some(row) = Row::new("pairs", 1500) else { return };
+    row.middle.lay_wire("a2", &row.left, "h2", 1500).expect("the wire is laid");
+    row.middle.lay_wire("a3", &row.right, "h3", 1500).expect("the wire is laid");
+    let options = Options { frames: 256, ring_len: 128, burst: 32, ..Options::new(["a0", "a1", "a2", "a3"]) };
+    let forwarder = row.forward(options, across);
+    let open = |name: &str, host: &Namespace| host.enter(|| Wire::open(name)).expect("the end is there");
+    for wires in [row.wires(), [open("h2", &row.left), open("h3", &row.right)]] {
+        let arrived = exchange(&wires, &[0, 1], 100, 1000, |side, from| u64::from(side != from));
+        assert!(arrived.iter().all(|arrived| arrived.len() == 1000 && arrived.values().all(|count| *count == 1)));
+    }
+    let outcome = forwarder.stop();
+    assert_eq!((outcome.received, outcome.sent.sent), (4000, 4000));
+    assert!(outcome.balance.adds_up() && outcome.balance.frames == 1024, "{outcome:?}");
 }

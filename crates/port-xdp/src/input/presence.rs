@@ -1,0 +1,134 @@
+//! Opens the sockets of a core's interfaces, closes those of an interface that is gone, and opens them again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use packet::Nanos;
+
+use super::{Inlet, Input, Interface};
+use crate::error::XdpError;
+use crate::interface::Presence;
+use crate::outlets::{Outlet, lock};
+use crate::socket::{self, Wish};
+
+impl Input {
+    /// Opens the socket of an interface, tells the program of it, and fills its ring.
+    pub(crate) fn open(&mut self, interface: usize, index: u32, mtu: u32, patience: Duration) -> Result<(), XdpError> {
+        let device = Arc::clone(&self.interfaces[interface].device);
+        let options = &self.options;
+        let opened = socket::open(
+            &self.core.umem,
+            &Wish {
+                interface: &device.name,
+                index,
+                mtu,
+                queue: self.queue,
+                ring_len: options.ring_len,
+                copying: options.copying(),
+                need_wakeup: options.need_wakeup,
+                busy_poll: options.busy_poll,
+                transmit_budget: options.transmit_budget,
+                patience,
+            },
+        )?;
+        device.claim(self.queue, &opened.socket, &opened.binding)?;
+        let need_wakeup = options.need_wakeup;
+        self.interfaces[interface].inlet = Some(Inlet {
+            socket: Arc::clone(&opened.socket),
+            received: opened.received,
+            fill: opened.fill,
+            need_wakeup,
+            index,
+            filled: 0,
+            pieces: Vec::new(),
+        });
+        let outlet = Outlet {
+            socket: opened.socket,
+            transmit: opened.transmit,
+            completed: opened.completed,
+            scattered: opened.binding.scattered,
+            need_wakeup,
+            pending: false,
+            blocked: false,
+        };
+        lock(&self.outlets).set(interface, Some(outlet));
+        self.refill(interface);
+        Ok(())
+    }
+
+    /// Closes the socket of an interface, and takes back the frames in its rings.
+    pub(super) fn close(&mut self, interface: usize) {
+        let Self { core, outlets, interfaces, free, .. } = self;
+        let Interface { inlet, lost_before, .. } = &mut interfaces[interface];
+        let Some(mut inlet) = inlet.take() else { return };
+        // Nobody will read what lies in the receive ring.
+        let statistics = inlet.socket.statistics();
+        *lost_before += statistics.lost() + u64::from(inlet.received.available());
+        core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
+        drop(inlet);
+        // Under the lock, as the other half must not use the rings any more when their frames are taken back.
+        let mut outlets = lock(outlets);
+        outlets.reap();
+        outlets.set(interface, None);
+        free.extend(core.ledger.reclaim(interface));
+    }
+
+    /// Looks at every interface: closes the sockets of one that is gone, and opens those of one that is there again.
+    pub(super) fn check(&mut self, now: Nanos) {
+        self.checked = now;
+        for interface in 0..self.interfaces.len() {
+            let Interface { device, inlet, .. } = &self.interfaces[interface];
+            let device = Arc::clone(device);
+            let presence = match inlet {
+                Some(inlet) => self.probe.presence(&device.name, inlet.index),
+                None => Presence::Gone,
+            };
+            let before = std::mem::replace(&mut self.interfaces[interface].presence, presence);
+            match presence {
+                Presence::Up if before == Presence::Up => self.check_queues(interface),
+                Presence::Up => {
+                    device.note(None);
+                    self.interfaces[interface].has_wrong_queues = false;
+                }
+                Presence::Down => device.note(Some("it is down".into())),
+                Presence::Gone => {
+                    self.close(interface);
+                    let opened = self.open_again(interface);
+                    self.interfaces[interface].device.note(opened.err().map(|error| error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Looks whether somebody has changed the number of queues. A driver may let the packets of new queues pass the program, so that it is
+    /// set again; it then drops and counts them.
+    fn check_queues(&mut self, interface: usize) {
+        let Interface { device, has_wrong_queues, .. } = &mut self.interfaces[interface];
+        if self.queue != 0 {
+            return;
+        }
+        let Ok(queues) = self.probe.queues(&device.name, device.index()) else { return };
+        let checked = queues.check(&device.name, self.queues, self.options.single_queue);
+        if checked.is_err() && !*has_wrong_queues {
+            let exchanged = device.exchange();
+            device.note(exchanged.and(checked).err().map(|error| error.to_string()));
+            *has_wrong_queues = true;
+        } else if checked.is_ok() && *has_wrong_queues {
+            device.note(None);
+            *has_wrong_queues = false;
+        }
+    }
+
+    fn open_again(&mut self, interface: usize) -> Result<(), XdpError> {
+        let device = Arc::clone(&self.interfaces[interface].device);
+        let facts = self.probe.facts(&device.name)?;
+        facts.queues.check(&device.name, self.queues, self.options.single_queue)?;
+        self.open(interface, facts.index, facts.mtu, Duration::ZERO)?;
+        let attached = device.attach(facts.index);
+        match &attached {
+            Ok(()) => self.interfaces[interface].presence = self.probe.presence(&device.name, facts.index),
+            Err(_) => self.close(interface),
+        }
+        attached
+    }
+}
