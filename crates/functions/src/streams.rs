@@ -122,6 +122,22 @@ pub struct Session {
     pub tuple: FiveTuple,
     /// The time of the first packet.
     pub began: Nanos,
+    /// True if its beginning was not seen, so that what is told first may be the rest of something.
+    pub midstream: bool,
+}
+
+impl Session {
+    /// The session that begins with this packet.
+    const fn begun_by(meta: &Portion, began: Nanos) -> Self {
+        Self { tuple: meta.observation.tuple(), began, midstream: meta.is_midstream() }
+    }
+}
+
+impl<S> Common<S> {
+    /// What the sessions share.
+    pub(crate) const fn shared(&self) -> &S {
+        &self.shared
+    }
 }
 
 /// A [`StreamFunction`] or [`SharedStreamFunction`] as a [`NetworkFunction`].
@@ -169,6 +185,73 @@ impl<F: SharedStreamFunction> Streams<F> {
     fn with<G>(&self, function: G) -> Streams<G> {
         let Self { rules, policy, limits, ref storage, sizing, .. } = *self;
         Streams { function, rules, policy, limits, storage: storage.anew(), sizing }
+    }
+
+    /// Begins a session with its first packet. `None` if the packet can't begin one.
+    ///
+    /// This, [`step`](Self::step) and [`end`](Self::end) are for network functions of which only some packets are a stream's.
+    #[inline]
+    pub(crate) fn begin<N: NetworkFunction, M: Memory>(
+        &self,
+        cx: &Context<'_, N, M>,
+        meta: &Portion,
+    ) -> Option<Conversation<F::Flow>> {
+        let session = Session::begun_by(meta, cx.now());
+        let begun = Conversation::open(meta, &self.rules, cx.now(), || self.function.open(&session)).ok();
+        if begun.is_none() {
+            Tallies::INVALID.count(cx, meta);
+        }
+        begun
+    }
+
+    /// Takes the step of a packet of a session. It must come ahead of any access to shared state.
+    #[inline(always)]
+    pub(crate) fn step<'a, N: NetworkFunction, M: Memory>(
+        &self,
+        cx: &mut Context<'a, N, M>,
+        common: &'a Common<F::Shared<M>>,
+        flow: &mut Conversation<F::Flow>,
+        meta: &Portion,
+    ) -> Step<Verdict, M> {
+        if Self::SHARES && flow.uses_pools(meta, cx.frame()) {
+            M::irrevocable(&mut cx.tx)?;
+        }
+        let mut is_valid = flow.connection.flow(&meta.observation, &self.rules, cx);
+        if !is_valid {
+            let (judged, is_new) = self.judge(cx.now(), flow, meta);
+            if is_new {
+                self.conclude_session(cx, common, flow)?;
+                let session = Session::begun_by(meta, cx.now());
+                flow.begin_anew(self.function.open(&session));
+            }
+            is_valid = judged.and_then(|outcome| outcome.carry_out(&flow.connection, cx)).is_ok();
+            if !is_valid && flow.is_one_sided(meta) {
+                // The other side's packets take another way. Nobody can say what is valid then.
+                cx.expire_after(self.rules.tcp.idle_unacknowledged);
+                is_valid = true;
+            }
+        }
+        self.function.packet(&Hearing::new(cx.now(), cx.counts()), &mut flow.own, meta);
+        if !is_valid {
+            Tallies::INVALID.count(cx, meta);
+        } else if F::LISTENS && flow.listens() {
+            return self.listen(cx, common, flow, meta);
+        }
+        Ok(flow.verdict())
+    }
+
+    /// Ends a session.
+    pub(crate) fn end<'a, N: NetworkFunction, M: Memory>(
+        &self,
+        cx: &mut Context<'a, N, M>,
+        common: &'a Common<F::Shared<M>>,
+        flow: &Conversation<F::Flow>,
+    ) -> Step<(), M> {
+        let mut flow = *flow;
+        if Self::SHARES && flow.is_in_pools() {
+            M::irrevocable(&mut cx.tx)?;
+        }
+        self.conclude_session(cx, common, &mut flow)
     }
 
     /// Decides on a packet off the fast path. The second value is true if the packet begins a new connection between the same ports.
@@ -254,13 +337,9 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
 
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Portion) -> Step<Opened<Self::Flow>, M> {
-        let session = Session { tuple: meta.observation.tuple(), began: cx.now() };
-        Ok(match Conversation::open(meta, &self.rules, cx.now(), || self.function.open(&session)) {
-            Ok(conversation) => Opened::Flow(conversation),
-            Err(_) => {
-                Tallies::INVALID.count(cx, meta);
-                Opened::Refused(Verdict::forward())
-            }
+        Ok(match self.begin(cx, meta) {
+            Some(conversation) => Opened::Flow(conversation),
+            None => Opened::Refused(Verdict::forward()),
         })
     }
 
@@ -271,39 +350,11 @@ impl<F: SharedStreamFunction> NetworkFunction for Streams<F> {
         flow: &mut Self::Flow,
         meta: &Portion,
     ) -> Step<Verdict, M> {
-        if Self::SHARES && flow.uses_pools(meta, cx.frame()) {
-            M::irrevocable(&mut cx.tx)?;
-        }
-        let mut is_valid = flow.connection.flow(&meta.observation, &self.rules, cx);
-        if !is_valid {
-            let (judged, is_new) = self.judge(cx.now(), flow, meta);
-            if is_new {
-                self.conclude_session(cx, flow)?;
-                let session = Session { tuple: meta.observation.tuple(), began: cx.now() };
-                flow.begin_anew(self.function.open(&session));
-            }
-            is_valid = judged.and_then(|outcome| outcome.carry_out(&flow.connection, cx)).is_ok();
-            if !is_valid && flow.is_one_sided(meta) {
-                // The other side's packets take another way. Nobody can say what is valid then.
-                cx.expire_after(self.rules.tcp.idle_unacknowledged);
-                is_valid = true;
-            }
-        }
-        self.function.packet(&Hearing::new(cx.now(), cx.counts()), &mut flow.own, meta);
-        if !is_valid {
-            Tallies::INVALID.count(cx, meta);
-        } else if F::LISTENS && flow.listens() {
-            return self.listen(cx, flow, meta);
-        }
-        Ok(flow.verdict())
+        self.step(cx, cx.shared, flow, meta)
     }
 
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<(), M> {
-        let mut flow = *flow;
-        if Self::SHARES && flow.is_in_pools() {
-            M::irrevocable(&mut cx.tx)?;
-        }
-        self.conclude_session(cx, &mut flow)
+        self.end(cx, cx.shared, flow)
     }
 
     fn conclude<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Self::Flow) -> Step<Self::Flow, M> {

@@ -58,7 +58,8 @@ pub trait Speed<N: NetworkFunction>: 'static {
     const SELECTIVE: bool = false;
 
     /// True if [`open`](NetworkFunction::open) refuses this packet in any state and has no other effect. Engines then skip what
-    /// opening a flow needs, and a replica skips the call.
+    /// opening a flow needs, and a replica skips the call. Functions that [read frames](NetworkFunction::READS_FRAMES) have no replicas, so
+    /// there `open` may change what packet sets share.
     /// `false` is always correct.
     fn refuses(_nf: &N, _meta: &N::Meta) -> bool {
         false

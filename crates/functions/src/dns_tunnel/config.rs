@@ -8,6 +8,8 @@ use packet::Nanos;
 use serde::Deserialize;
 
 use crate::config::{Count, Prefix, Timeout};
+use crate::streams::{STREAM_KEYS, StreamConfig, StreamKeys};
+use crate::tracking::rules::join_keys;
 
 /// The configuration of [`DnsTunnel`](super::DnsTunnel). Defaults and meanings: `docs/dns-tunnel.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -33,6 +35,8 @@ pub struct Config {
     pub ignore: Vec<Prefix>,
     /// Number of clients in the report.
     pub top: Count<0, 10_000>,
+    /// Reassembly and tracking of DNS over TCP.
+    pub streams: StreamConfig,
 }
 
 /// What is dropped for a suspected client.
@@ -60,6 +64,7 @@ impl Default for Config {
             clients: Count::new(16_384),
             ignore: Vec::new(),
             top: Count::new(10),
+            streams: StreamConfig::default(),
         }
     }
 }
@@ -80,22 +85,25 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
     ConfigKey { name, default, help }
 }
 
-pub(super) const KEYS: &[ConfigKey] = &[
-    key(
-        "threshold",
-        "50",
-        "unused answers (orphans) in a window from which a client is suspected to be a tunnel's end; 1 to 1000000",
-    ),
-    key("window", "300", "length of a window in seconds; also how long an answer waits for its use"),
-    key("without_address", "true", "count answers that hold no address, as for TXT, NULL, CNAME and MX"),
-    key("block", "\"nothing\"", "what is dropped for a suspected client: nothing, dns or all"),
-    key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
-    key("remember", "86400", "seconds without an answer after which a suspected client leaves the report"),
-    key("answers", "16384", "maximum number of unused answers; 1 to 1048576"),
-    key("clients", "16384", "maximum number of clients; 1 to 1048576"),
-    key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),
-    key("top", "10", "number of clients in the report, most orphans first; 0 to 10000"),
-];
+pub(super) const KEYS: [ConfigKey; 10 + size_of::<StreamKeys>() / size_of::<ConfigKey>()] = join_keys(
+    &[
+        key(
+            "threshold",
+            "50",
+            "unused answers (orphans) in a window from which a client is suspected to be a tunnel's end; 1 to 1000000",
+        ),
+        key("window", "300", "length of a window in seconds; also how long an answer waits for its use"),
+        key("without_address", "true", "count answers that hold no address, as for TXT, NULL, CNAME and MX"),
+        key("block", "\"nothing\"", "what is dropped for a suspected client: nothing, dns or all"),
+        key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
+        key("remember", "86400", "seconds without an answer after which a suspected client leaves the report"),
+        key("answers", "16384", "maximum number of unused answers; 1 to 1048576"),
+        key("clients", "16384", "maximum number of clients; 1 to 1048576"),
+        key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),
+        key("top", "10", "number of clients in the report, most orphans first; 0 to 10000"),
+    ],
+    &STREAM_KEYS,
+);
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe { cause: Cause::SameBucket, key: "answers", help: "larger: the map has more buckets" },

@@ -9,7 +9,8 @@ pub(super) const ADDRESSES_MAX: usize = 8;
 /// Maximum number of records read. A message has no room for many more useful ones.
 const RECORDS_MAX: u16 = 256;
 
-const HEADER: usize = 12;
+/// Length of the header.
+pub(super) const HEADER: usize = 12;
 const RESPONSE: u8 = 0x80;
 const OPCODE: u8 = 0x78;
 const CUT: u8 = 0x02;
@@ -49,12 +50,43 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
+/// What is wrong with a message.
+enum Fault {
+    /// It ends here.
+    Short,
+    Invalid,
+}
+
+impl From<Fault> for Unreadable {
+    fn from(_: Fault) -> Self {
+        Self
+    }
+}
+
+/// True if these bytes may be the beginning of a response: one question at most.
+pub(super) fn begins_response(message: &[u8]) -> bool {
+    let header: Option<&[u8; HEADER]> = message.first_chunk();
+    header.is_some_and(|header| header[2] & RESPONSE != 0 && header[4] == 0 && header[5] <= 1)
+}
+
 /// Reads a message from a server. Returns `None` if there is nothing that a client could use: no response to a query, an error, a
 /// truncated response (which clients repeat by TCP), no record, or only records about names and zones.
 ///
 /// # Errors
 /// [`Unreadable`] if the message is invalid or incomplete.
 pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
+    answer(message, true)
+}
+
+/// Reads the beginning of a message, as if the records behind it had no address.
+///
+/// # Errors
+/// [`Unreadable`] if it is invalid, or the question isn't in it.
+pub(super) fn read_beginning(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
+    answer(message, false)
+}
+
+fn answer(message: &[u8], is_whole: bool) -> Result<Option<Answer>, Unreadable> {
     let header: &[u8; HEADER] = message.first_chunk().ok_or(Unreadable)?;
     let [_, _, high, low, ..] = *header;
     let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -71,11 +103,14 @@ pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
     }
     let (mut addresses, mut found) = ([IpAddr::V4(Ipv4Addr::UNSPECIFIED); ADDRESSES_MAX], 0);
     for _ in 0..answers.min(RECORDS_MAX) {
-        if let Some(address) = walk.record()?
-            && found < ADDRESSES_MAX
-        {
-            addresses[found] = address;
-            found += 1;
+        match walk.record() {
+            Ok(Some(address)) if found < ADDRESSES_MAX => {
+                addresses[found] = address;
+                found += 1;
+            }
+            Ok(_) => {}
+            Err(Fault::Short) if !is_whole => break,
+            Err(fault) => return Err(fault.into()),
         }
     }
     Ok(match (found, answers) {
@@ -98,23 +133,23 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
-        let bytes = self.message.get(self.at..self.at + count).ok_or(Unreadable)?;
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Fault> {
+        let bytes = self.message.get(self.at..self.at + count).ok_or(Fault::Short)?;
         self.at += count;
         Ok(bytes)
     }
 
-    fn u8(&mut self) -> Result<u8, Unreadable> {
+    fn u8(&mut self) -> Result<u8, Fault> {
         self.bytes(1).map(|bytes| bytes[0])
     }
 
-    fn u16(&mut self) -> Result<u16, Unreadable> {
+    fn u16(&mut self) -> Result<u16, Fault> {
         self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// Skips a name: labels, then a zero or a pointer to an earlier place. Returns its hash (FNV-1a), or 0 for the root and for a name with
     /// a pointer.
-    fn name(&mut self) -> Result<u32, Unreadable> {
+    fn name(&mut self) -> Result<u32, Fault> {
         let start = self.at;
         let mut hash = FNV_OFFSET;
         let mut take = |byte: u8| hash = (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(FNV_PRIME);
@@ -133,22 +168,22 @@ impl<'a> Walk<'a> {
                 high if high & POINTER == POINTER => {
                     let target = usize::from(high & !POINTER) << 8 | usize::from(self.u8()?);
                     if !(HEADER..here).contains(&target) {
-                        return Err(Unreadable);
+                        return Err(Fault::Invalid);
                     }
                     break;
                 }
-                _ => return Err(Unreadable),
+                _ => return Err(Fault::Invalid),
             }
         }
         match self.at - start {
             ..=NAME_MAX if is_whole => Ok(((hash ^ hash >> 32) as u32).max(1)),
             ..=NAME_MAX => Ok(0),
-            _ => Err(Unreadable),
+            _ => Err(Fault::Invalid),
         }
     }
 
     /// Skips a record, and returns its address if it has one.
-    fn record(&mut self) -> Result<Option<IpAddr>, Unreadable> {
+    fn record(&mut self) -> Result<Option<IpAddr>, Fault> {
         self.name()?;
         let (kind, class) = (self.u16()?, self.u16()?);
         self.bytes(4)?;
@@ -156,11 +191,11 @@ impl<'a> Walk<'a> {
         let data = self.bytes(length.into())?;
         match (kind, class) {
             (A, INTERNET) => {
-                let octets: [u8; 4] = data.try_into().map_err(|_| Unreadable)?;
+                let octets: [u8; 4] = data.try_into().map_err(|_| Fault::Invalid)?;
                 Ok(Some(IpAddr::V4(Ipv4Addr::from(octets))))
             }
             (AAAA, INTERNET) => {
-                let octets: [u8; 16] = data.try_into().map_err(|_| Unreadable)?;
+                let octets: [u8; 16] = data.try_into().map_err(|_| Fault::Invalid)?;
                 Ok(Some(IpAddr::V6(Ipv6Addr::from(octets))))
             }
             _ => Ok(None),
@@ -276,6 +311,28 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&bytes);
         }
+    }
+
+    /// The beginning of a message tells the addresses that are in it.
+    #[test]
+    fn the_beginning_of_a_message_has_the_addresses_that_are_there() {
+        let records: Vec<_> = (1..=6).map(|last| (1, Record::Address(Ipv4Addr::new(10, 0, 0, last).into()))).collect();
+        let message = response(TYPE::A, &records, true);
+        let record = 16;
+        let behind = message.len() - 6 * record;
+        for len in 0..=message.len() {
+            let read = read_beginning(&message[..len]).map(told);
+            let expected = match len {
+                _ if len < behind => Err(Unreadable),
+                // There are records, and nobody knows of what.
+                _ if len < behind + record => Ok(Some(vec![])),
+                _ => Ok(Some(addresses(&records[..(len - behind) / record]))),
+            };
+            assert_eq!(read, expected, "{len} of {} bytes", message.len());
+        }
+        let mut invalid = message;
+        invalid[behind + record] = 0x80;
+        assert_eq!(read_beginning(&invalid), Err(Unreadable));
     }
 
     /// Every prefix of a message is unreadable: what is missing is noticed.

@@ -1,15 +1,23 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
+use std::format;
+use std::string::ToString;
+use std::vec;
+use std::vec::Vec;
 
-use memory::{Local, LocalTx, Map};
+use memory::{Allocator, Distributed, Local, LocalTx, Map, Vector};
 use nf::local_fingerprint;
-use packet::Seq;
+use packet::{FiveTuple, Host, Nanos, Seq};
+use stream::{End, Gap};
 
+use super::messages::READ_MAX;
+use super::state::{Peers, Totals};
 use super::*;
-use crate::testing::report_at;
+use crate::streams::{Direction, Said, Session, SharedStreamFunction};
+use crate::testing::{report_at, tell};
 
 struct Bench {
     function: DnsTunnel,
-    state: Answers<Local>,
+    common: Common<Answers<Local>>,
     now: Nanos,
 }
 
@@ -23,7 +31,11 @@ const fn server(last: u8) -> IpAddr {
 impl Bench {
     fn new(text: &str) -> Self {
         let function = DnsTunnel::new(toml::from_str(text).expect("the test's own configuration"));
-        Self { state: function.shared(&Local::default()), function, now: Nanos::from_secs(1_000) }
+        Self { common: function.shared(&Local::default()), function, now: Nanos::from_secs(1_000) }
+    }
+
+    const fn state(&self) -> &Answers<Local> {
+        self.common.shared()
     }
 
     fn wait(&mut self, secs: u64) {
@@ -31,8 +43,10 @@ impl Bench {
     }
 
     fn see(&self, client: IpAddr, event: Event) -> Verdict {
-        let mut cx = Context::new(&self.state, LocalTx::default(), self.now, Seq(0));
-        let Ok(verdict) = self.function.packet(&mut cx, &mut (), &Sight { client: client.into(), event });
+        let mut cx = Context::new(&self.common, LocalTx::default(), self.now, Seq(0));
+        let Ok(Opened::Refused(verdict)) = self.function.open(&mut cx, &Sight { client: client.into(), event }) else {
+            panic!("only segments have flows")
+        };
         verdict
     }
 
@@ -42,24 +56,24 @@ impl Bench {
 
     fn answer(&self, client: IpAddr, name: u32, servers: &[IpAddr]) -> Verdict {
         let mut peers = Peers::default();
-        servers.iter().for_each(|server| peers.add(DnsTunnel::peer(*server), server.is_ipv4() != client.is_ipv4()));
+        servers.iter().for_each(|server| peers.add(Detector::peer(*server), server.is_ipv4() != client.is_ipv4()));
         self.see(client, Event::Told { name, peers })
     }
 
     fn send(&self, client: IpAddr, server: IpAddr) -> Verdict {
-        self.see(client, Event::Sends { peer: DnsTunnel::peer(server), is_query: false })
+        self.see(client, Event::Sends { peer: Detector::peer(server), is_query: false })
     }
 
     fn orphans(&self, host: IpAddr) -> Option<(u32, bool)> {
         let mut tx = LocalTx::default();
-        let Ok(place) = self.state.by_name.get(&mut tx, &name(host.into()));
-        let Ok(client) = self.state.clients.read(&mut tx, place? as usize);
+        let Ok(place) = self.state().by_name.get(&mut tx, &name(host.into()));
+        let Ok(client) = self.state().clients.read(&mut tx, place? as usize);
         Some((client.orphans, client.is_tunnel))
     }
 
     fn waiting(&self) -> usize {
-        let is_taken = |place: &usize| self.state.waiting.is_allocated(&mut LocalTx::default(), *place) == Ok(true);
-        (0..self.state.waiting.capacity()).filter(is_taken).count()
+        let is_taken = |place: &usize| self.state().waiting.is_allocated(&mut LocalTx::default(), *place) == Ok(true);
+        (0..self.state().waiting.capacity()).filter(is_taken).count()
     }
 }
 
@@ -170,7 +184,7 @@ fn a_tunnel_is_blocked_as_configured_until_it_has_been_quiet() {
         let passes = |verdict: Verdict| verdict == Verdict::FORWARD;
         assert!(passes(bench.tell(CLIENT, &[server(1)])));
         assert_eq!(passes(bench.see(CLIENT, Event::Nowhere { name: 0 })), is_told, "{block}: the one that shows it");
-        let ask = Event::Sends { peer: DnsTunnel::peer(server(53)), is_query: true };
+        let ask = Event::Sends { peer: Detector::peer(server(53)), is_query: true };
         assert_eq!((passes(bench.send(CLIENT, server(2))), passes(bench.see(CLIENT, ask))), (sends, asks), "{block}");
         assert_eq!(passes(bench.see(CLIENT, Event::Unreadable)), is_told, "{block}");
         assert!(passes(bench.see(server(3), ask)), "{block}: others");
@@ -186,7 +200,7 @@ fn a_tunnels_end_that_falls_silent_is_named_and_not_blocked() {
     let mut bench = Bench::new("threshold = 2\nwindow = 10\nidle_timeout = 30\nremember = 600\nblock = \"all\"");
     bench.tell(CLIENT, &[server(1)]);
     bench.tell(CLIENT, &[server(2)]);
-    let rows = |bench: &Bench| report_at(&bench.function, &[], &bench.state, bench.now).unwrap().rows;
+    let rows = |bench: &Bench| report_at(&bench.function, &[], &bench.common, bench.now).unwrap().rows;
     assert_ne!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
     bench.wait(500);
     assert_eq!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
@@ -204,7 +218,7 @@ fn without_room_nobody_is_judged() {
     bench.tell(CLIENT, &[server(2)]);
     bench.tell(V6, &[server(3)]);
     assert_eq!((bench.orphans(CLIENT), bench.orphans(V6)), (Some((1, false)), None));
-    let report = report_at(&bench.function, &[], &bench.state, bench.now).unwrap();
+    let report = report_at(&bench.function, &[], &bench.common, bench.now).unwrap();
     assert!(
         report.title.contains("3 answers, 0 used; 0 messages unreadable, 2 answers without room"),
         "{}",
@@ -228,9 +242,9 @@ fn what_is_past_its_time_leaves_no_trace() {
     assert_eq!(bench.waiting(), 0);
     assert!((1..=20).all(|number| bench.orphans(server(100 + number)).is_none()));
     let other = Bench::new("window = 10\nidle_timeout = 20\nanswers = 20\nclients = 20");
-    let digests = [&bench.state, &other.state].map(|state| {
-        state.totals.update(&mut LocalTx::default(), |totals| *totals = Totals::default()).unwrap();
-        local_fingerprint(&bench.function, state)
+    let digests = [&bench.common, &other.common].map(|common| {
+        common.shared().totals.update(&mut LocalTx::default(), |totals| *totals = Totals::default()).unwrap();
+        local_fingerprint(&bench.function, common)
     });
     assert_eq!(digests[0], digests[1]);
 }
@@ -238,7 +252,169 @@ fn what_is_past_its_time_leaves_no_trace() {
 #[test]
 fn addresses_that_nobody_can_use_are_no_answer() {
     for text in ["0.0.0.0", "::", "127.0.0.1", "::1"] {
-        assert_eq!(DnsTunnel::peer(text.parse().unwrap()), 0, "{text}");
+        assert_eq!(Detector::peer(text.parse().unwrap()), 0, "{text}");
     }
-    assert_ne!(DnsTunnel::peer("2001:db8::1".parse().unwrap()), DnsTunnel::peer("2001:db8::2".parse().unwrap()));
+    assert_ne!(Detector::peer("2001:db8::1".parse().unwrap()), Detector::peer("2001:db8::2".parse().unwrap()));
+}
+
+/// A response. `rest` is the question and the answers.
+fn message(questions: u8, answers: u8, rest: &[u8]) -> Vec<u8> {
+    [&[0, 1, 0x81, 0x80, 0, questions, 0, answers, 0, 0, 0, 0], rest].concat()
+}
+
+/// An A record of the name `.`.
+fn a(last: u8) -> Vec<u8> {
+    vec![0, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, last]
+}
+
+/// A message with its length, as it is over TCP.
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes(), message].concat()
+}
+
+/// A connection of the client to port 53. Bytes are held as a function over streams has it.
+struct Connection<'a> {
+    bench: &'a Bench,
+    lookups: Lookups,
+    held: Vec<u8>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(bench: &'a Bench, midstream: bool) -> Self {
+        let IpAddr::V4(client) = CLIENT else { unreachable!("it is an IPv4 address") };
+        let tuple = FiveTuple::v4(client, Ipv4Addr::new(192, 0, 2, 53), 5000, DNS, packet::protocol::TCP);
+        let session = Session { tuple, began: bench.now, midstream };
+        Self { bench, lookups: SharedStreamFunction::open(bench.function.detector(), &session), held: Vec::new() }
+    }
+
+    fn says(&mut self, from: Direction, said: impl FnOnce(Direction) -> Said<'static>) {
+        let Bench { function, now, .. } = self.bench;
+        tell(function.detector(), self.bench.state(), *now, &mut self.lookups, said(from));
+    }
+
+    /// The server says these pieces.
+    fn server(&mut self, pieces: &[&[u8]]) {
+        let Bench { function, now, .. } = self.bench;
+        for piece in pieces {
+            let told = [self.held.as_slice(), piece].concat();
+            let said = Said::Data(Direction::Reply, &told);
+            let asked = tell(function.detector(), self.bench.state(), *now, &mut self.lookups, said);
+            self.held = told[told.len() - asked.holds..].to_vec();
+        }
+    }
+
+    fn gap(&mut self, len: usize) {
+        self.held.clear();
+        self.says(Direction::Reply, |from| Said::Gap(from, Gap { len: len as u32, end: End::Acknowledged }));
+    }
+}
+
+impl Bench {
+    /// Answers, used ones and unreadable messages.
+    fn totals(&self) -> [u64; 3] {
+        let Ok(totals) = self.state().totals.read(&mut LocalTx::default(), Nanos::NEVER);
+        let Totals { answers, used, unreadable, .. } = totals;
+        [answers, used, unreadable]
+    }
+}
+
+/// Two answers and a message that answers nothing, cut at every byte.
+#[test]
+fn answers_over_tcp_are_read_however_they_are_cut() {
+    let other = message(0, 0, &[]);
+    let stream =
+        [framed(&message(0, 2, &[a(1), a(2)].concat())), framed(&other), framed(&message(0, 1, &a(3)))].concat();
+    for cut in 0..=stream.len() {
+        let bench = Bench::new("");
+        let (one, rest) = stream.split_at(cut);
+        Connection::new(&bench, false).server(&[one, rest]);
+        assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([2, 0, 0], Some((2, false))), "cut at {cut}");
+        bench.send(CLIENT, server(2));
+        assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([2, 1, 0], Some((1, false))), "cut at {cut}");
+        let other = Bench::new("");
+        Connection::new(&other, false).server(&stream.chunks(1).collect::<Vec<_>>());
+        assert_eq!(other.orphans(CLIENT), Some((2, false)));
+    }
+}
+
+#[test]
+fn what_the_client_says_is_no_answer() {
+    let bench = Bench::new("");
+    let answer = framed(&message(0, 1, &a(1))).leak();
+    Connection::new(&bench, false).says(Direction::Original, |from| Said::Data(from, answer));
+    assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([0, 0, 0], None));
+}
+
+#[test]
+fn of_a_long_message_the_beginning_counts() {
+    let text =
+        |len: usize| [&[0, 0, 16, 0, 1, 0, 0, 0, 60][..], &(len as u16).to_be_bytes(), &vec![b'x'; len]].concat();
+    // An address ahead of a long text, and a long text alone.
+    let with_address = message(0, 2, &[a(1), text(20_000)].concat());
+    let alone = message(0, 2, &[text(20_000), a(2)].concat());
+    assert!(alone.len() > READ_MAX);
+    let stream = [framed(&with_address), framed(&alone), framed(&message(0, 1, &a(3)))].concat();
+    for piece in [1, 1460, 9000, stream.len()] {
+        let bench = Bench::new("");
+        Connection::new(&bench, false).server(&stream.chunks(piece).collect::<Vec<_>>());
+        assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([3, 0, 0], Some((3, false))), "in pieces of {piece}");
+        for last in 1..=3 {
+            bench.send(CLIENT, server(last));
+        }
+        assert_eq!(bench.totals(), [3, 2, 0], "the second address is not read");
+    }
+}
+
+#[test]
+fn what_is_lost_of_a_stream_is_unreadable() {
+    let (one, other) = (framed(&message(0, 1, &a(1))), framed(&message(1, 1, &[&[0, 0, 1, 0, 1][..], &a(2)].concat())));
+    for at in 2..one.len() {
+        let bench = Bench::new("");
+        let mut connection = Connection::new(&bench, false);
+        connection.server(&[&one[..at]]);
+        connection.gap(one.len() - at);
+        connection.server(&[&other]);
+        assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([1, 0, 1], Some((1, false))), "lost behind {at}");
+    }
+    let bench = Bench::new("");
+    let mut connection = Connection::new(&bench, false);
+    connection.gap(1000);
+    connection.server(&[b"the rest of something\r\n", &other, &one]);
+    assert_eq!((bench.totals(), bench.orphans(CLIENT)), ([2, 0, 1], Some((2, false))), "what may begin a message does");
+    connection.server(&[&one[..9]]);
+    connection.says(Direction::Reply, Said::End);
+    assert_eq!(bench.totals(), [2, 0, 2], "it breaks off");
+
+    let bench = Bench::new("");
+    Connection::new(&bench, true).server(&[&one[5..], &other]);
+    assert_eq!(bench.totals(), [1, 0, 0], "of a connection that was under way nothing is known to be lost");
+    let bench = Bench::new("");
+    let unreadable = framed(&message(0, 1, &a(1)[..9]));
+    Connection::new(&bench, false).server(&[&unreadable, &other, &framed(b"short"), &one]);
+    assert_eq!(bench.totals(), [2, 0, 2], "the next message begins behind it all the same");
+}
+
+/// Both directions of a connection have the key of its client, and are steered as all of the client's packets.
+#[test]
+fn packets_of_a_client_meet() {
+    use packet::{Endpoint, FlowKey, protocol};
+    let end = |text: &str| {
+        let end: std::net::SocketAddr = text.parse().unwrap();
+        Endpoint::new(end.ip(), end.port())
+    };
+    let tuple = |[from, to]: [&str; 2]| FiveTuple::between(end(from), end(to), protocol::TCP).unwrap();
+    for (client, ends) in
+        [("10.0.0.1", ["10.0.0.1:5000", "192.0.2.53:53"]), ("2001:db8::1", ["[2001:db8::1]:5000", "[2001:db8::53]:53"])]
+    {
+        let client = Host::from(client.parse::<IpAddr>().unwrap());
+        let (there, back) = (tuple(ends), tuple(ends).reversed());
+        let key = ByClient::connection(there).expect("one port is 53");
+        assert_eq!(ByClient::connection(back), Some(key));
+        assert_eq!((key.host(), key.rss_fields()), (client, ByClient::client(client).rss_fields()));
+        assert_eq!(key.rss_fields(), client.rss_fields());
+        assert_ne!(key, ByClient::client(client));
+    }
+    for neither in [["10.0.0.1:53", "192.0.2.53:53"], ["10.0.0.1:5000", "192.0.2.53:5353"]] {
+        assert_eq!(ByClient::connection(tuple(neither)), None, "{neither:?}");
+    }
 }

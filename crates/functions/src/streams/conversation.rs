@@ -1,7 +1,7 @@
 //! A session: its connection, both streams, and the function's state.
 
 use memory::Memory;
-use nf::{Context, Flow, PacketCounts, PortId, Reason, Reply, Step, Verdict};
+use nf::{Context, Flow, NetworkFunction, PacketCounts, PortId, Reason, Reply, Step, Verdict};
 use packet::{FiveTuple, Nanos};
 use stream::{Again, Deviation, End, Event as Heard, Gap, Kept, Pools, Segment, Side, Taken};
 
@@ -163,13 +163,14 @@ pub(super) struct Call<'c, 'x, 'a, 'k, F: SharedStreamFunction, M: Memory> {
 impl<F: SharedStreamFunction> Streams<F> {
     /// Hears a valid packet of a session. Returns the verdict on it.
     #[inline(never)]
-    pub(super) fn listen<M: Memory>(
+    pub(super) fn listen<'a, N: NetworkFunction, M: Memory>(
         &self,
-        cx: &mut Context<'_, Self, M>,
+        cx: &mut Context<'a, N, M>,
+        common: &'a Common<F::Shared<M>>,
         flow: &mut Conversation<F::Flow>,
         meta: &Portion,
     ) -> Step<Verdict, M> {
-        let Common { pools, shared } = cx.shared;
+        let Common { pools, shared } = common;
         let (frame, from) = (cx.frame(), flow.connection.direction(&meta.observation));
         let heard = segment(meta, frame);
         if heard.is_some_and(|segment| segment.syn) && !flow.connection.is_begun_by(&meta.observation) {
@@ -238,7 +239,7 @@ impl<F: SharedStreamFunction> Streams<F> {
             (None, _) => again.and_then(|segment| flow.way_of(from, &segment)),
         };
         if meta.is_tcp() && flow.connection.is_over() {
-            self.conclude_session(cx, flow)?;
+            self.conclude_session(cx, common, flow)?;
         }
         Ok(match (flow.verdict(), wishes.refused, port) {
             (Verdict::Forward(_), Some(reason), _) => Verdict::Drop(Reason::own(reason)),
@@ -306,15 +307,16 @@ impl<F: SharedStreamFunction> Streams<F> {
     }
 
     /// Ends the streams of a session, and closes it if that wasn't done.
-    pub(super) fn conclude_session<M: Memory>(
+    pub(super) fn conclude_session<'a, N: NetworkFunction, M: Memory>(
         &self,
-        cx: &mut Context<'_, Self, M>,
+        cx: &mut Context<'a, N, M>,
+        common: &'a Common<F::Shared<M>>,
         flow: &mut Conversation<F::Flow>,
     ) -> Step<(), M> {
         if flow.is_closed || !F::LISTENS {
             return Ok(());
         }
-        let Common { pools, shared } = cx.shared;
+        let Common { pools, shared } = common;
         let hearing = flow.hearing(cx.now(), cx.counts());
         let Conversation { sides, own, kept, .. } = flow;
         let call = Call {

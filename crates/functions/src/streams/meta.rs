@@ -3,7 +3,7 @@
 use nf::{Meta, RecordReader, RecordWriter};
 use packet::{FiveTuple, Headers, Host};
 
-use crate::tracking::{Event, Observation};
+use crate::tracking::{Event, Observation, tcp};
 
 /// The metadata of a packet: what the tracker needs, and where the payload lies in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,25 @@ impl Portion {
         (captured, self.len - captured.len() as u32)
     }
 
+    /// The five-tuple of the packet as it was sent.
+    #[inline]
+    pub(crate) const fn tuple(&self) -> FiveTuple {
+        self.observation.tuple()
+    }
+
     /// True if it is a segment of TCP.
     #[inline]
     #[must_use]
     pub const fn is_tcp(&self) -> bool {
         matches!(self.observation.event, Event::Tcp(_))
+    }
+
+    /// True if it is a segment in the midst of a connection.
+    pub(super) const fn is_midstream(&self) -> bool {
+        match &self.observation.event {
+            Event::Tcp(segment) => !matches!(segment.event(), tcp::Event::Syn | tcp::Event::SynAck),
+            _ => false,
+        }
     }
 
     /// The packet on the wire, in bytes: headers and payload, without padding behind them.

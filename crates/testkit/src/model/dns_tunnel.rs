@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use packet::{Headers, Nanos, Seq, Transport};
+use packet::{Headers, Nanos, Seq, Tcp, TcpFlags, Transport};
 
 use super::{Fate, Model};
 
@@ -17,6 +17,19 @@ pub struct DnsTunnelModel {
     /// Drop a suspected client's DNS; drop all its packets.
     block: (bool, bool),
     clients: HashMap<IpAddr, Client>,
+    /// What servers say over TCP, by their address and the client's end.
+    connections: HashMap<(IpAddr, IpAddr, u16), Stream>,
+}
+
+/// A server's side of a connection, from its SYN on.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// The sequence number of the next byte.
+    next: u32,
+    /// Bytes that came early, by sequence number.
+    early: HashMap<u32, u8>,
+    /// The beginning of a message, with its length.
+    begun: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +75,15 @@ impl DnsTunnelModel {
             "all" => (true, true),
             other => panic!("there is no `{other}` to block"),
         };
-        Self { threshold, window_secs, idle_secs, without_address, block, clients: HashMap::new() }
+        Self {
+            threshold,
+            window_secs,
+            idle_secs,
+            without_address,
+            block,
+            clients: HashMap::new(),
+            connections: HashMap::new(),
+        }
     }
 
     fn answered(&mut self, now: u64, host: IpAddr, name: Option<String>, addresses: Option<Vec<IpAddr>>) {
@@ -122,6 +143,48 @@ impl DnsTunnelModel {
             client.is_tunnel |= in_window >= self.threshold;
         }
     }
+
+    /// A segment of a server. Streams are whole in the end, and begin with a SYN.
+    fn segment(&mut self, now: u64, (server, host, port): (IpAddr, IpAddr, u16), tcp: &Tcp, payload: &[u8]) {
+        let stream = self.connections.entry((server, host, port)).or_default();
+        if tcp.flags.contains(TcpFlags::SYN) {
+            *stream = Stream { next: tcp.seq.wrapping_add(1), ..Stream::default() };
+            return;
+        }
+        for (at, byte) in (0..).zip(payload) {
+            stream.early.entry(tcp.seq.wrapping_add(at)).or_insert(*byte);
+        }
+        let mut messages = Vec::new();
+        while let Some(byte) = stream.early.remove(&stream.next) {
+            stream.next = stream.next.wrapping_add(1);
+            stream.begun.push(byte);
+            if let [high, low, message @ ..] = stream.begun.as_slice()
+                && message.len() == usize::from(*high) * 256 + usize::from(*low)
+            {
+                messages.push(message.to_vec());
+                stream.begun.clear();
+            }
+        }
+        for message in messages {
+            match says(&message) {
+                Some(Says::Addresses(name, addresses)) => self.answered(now, host, name, Some(addresses)),
+                Some(Says::SomethingElse(name)) => self.answered(now, host, name, None),
+                Some(Says::Nothing) | None => {}
+            }
+        }
+    }
+
+    /// A packet of this host, and of no server.
+    fn sends(&mut self, now: u64, src: IpAddr, dst: IpAddr) {
+        for (_, client) in self.clients.iter_mut().filter(|(host, _)| **host == src || host.is_ipv4() != src.is_ipv4())
+        {
+            let (used, rest) = client.orphans.drain(..).partition(|orphan| orphan.told.contains(&dst));
+            client.orphans = rest;
+            let window = self.window_secs * 1_000_000_000;
+            let timely = Vec::into_iter(used).filter(|orphan: &Orphan| orphan.time + window > now);
+            client.used.extend(timely.filter_map(|orphan| Some((orphan.name?, now))));
+        }
+    }
 }
 
 impl Model for DnsTunnelModel {
@@ -141,19 +204,17 @@ impl Model for DnsTunnelModel {
                 self.answered(now.0, dst, name, None);
                 (dst, true)
             }
-            Some(Says::Nothing) if is_nobody(dst) => return Fate::FORWARD,
-            Some(Says::Nothing) => {
-                for (_, client) in
-                    self.clients.iter_mut().filter(|(host, _)| **host == src || host.is_ipv4() != src.is_ipv4())
-                {
-                    let (used, rest) = client.orphans.drain(..).partition(|orphan| orphan.told.contains(&dst));
-                    client.orphans = rest;
-                    let window = self.window_secs * 1_000_000_000;
-                    let timely = Vec::into_iter(used).filter(|orphan: &Orphan| orphan.time + window > now.0);
-                    client.used.extend(timely.filter_map(|orphan| Some((orphan.name?, now.0))));
+            Some(Says::Nothing) => match &headers.transport {
+                Transport::Tcp(tcp) if src_port == 53 && dst_port != 53 => {
+                    self.segment(now.0, (src, dst, dst_port), tcp, payload);
+                    (dst, true)
                 }
-                (src, is_carrier && dst_port == 53)
-            }
+                _ if is_nobody(dst) => return Fate::FORWARD,
+                _ => {
+                    self.sends(now.0, src, dst);
+                    (src, is_carrier && dst_port == 53)
+                }
+            },
         };
         let keep = self.idle_secs.max(self.window_secs) * 1_000_000_000;
         let is_tunnel = self.clients.get(&client).is_some_and(|client| client.is_tunnel && client.last + keep > now.0);
