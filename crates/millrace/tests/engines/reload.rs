@@ -288,7 +288,7 @@ fn configurations_take_over_with_their_flows() {
         let sent =
             drops_as_in_sequence(way, &configured::<Firewall>(firewalls.each_ref().map(|text| &**text)), &trace, 20);
         assert!(sent > 1_000 && sent < trace.len(), "{way:?}: {sent} went out");
-        let policers = [2_000, 200].map(|rate| format!("rate = {rate}\nburst = 300\n{flows}"));
+        let policers = [2_000, 20].map(|rate| format!("per = \"source\"\nrate = {rate}\nburst = 150\n{flows}"));
         let sent =
             drops_as_in_sequence(way, &configured::<Policer>(policers.each_ref().map(|text| &**text)), &trace, 20);
         assert!(sent > 1_000 && sent < trace.len(), "{way:?}: {sent} went out");
