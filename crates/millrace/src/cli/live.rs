@@ -34,28 +34,28 @@ pub(super) struct LiveOptions {
     /// and the fourth are paired as well
     #[arg(long = "interface", value_name = "NAME", help_heading = LIVE, conflicts_with_all = ["captures", "inputs"])]
     pub(super) interfaces: Vec<String>,
-    /// Where the XDP program runs that takes the packets
-    #[arg(long, value_enum, default_value = "best", help_heading = LIVE, requires = "interfaces")]
-    xdp: Xdp,
-    /// Whether the kernel copies packets
-    #[arg(long, value_enum, default_value = "best", help_heading = LIVE, requires = "interfaces")]
-    copying: Copies,
+    /// Where the XDP program runs that takes the packets [default: best]
+    #[arg(long, value_enum, help_heading = LIVE)]
+    xdp: Option<Xdp>,
+    /// Whether the kernel copies packets [default: best]
+    #[arg(long, value_enum, help_heading = LIVE)]
+    copying: Option<Copies>,
     /// What becomes of link traffic: ARP, IPv6 neighbour discovery, and all else that is no IP [default: across with paired interfaces,
     /// else kernel]
-    #[arg(long, value_enum, help_heading = LIVE, requires = "interfaces")]
+    #[arg(long, value_enum, help_heading = LIVE)]
     link_traffic: Option<LinkTraffic>,
     /// Port of this machine itself, such as tcp:22: its packets pass to the kernel, past the function. May be repeated
-    #[arg(long, value_name = "PROTOCOL:PORT", value_parser = management, help_heading = LIVE, requires = "interfaces")]
+    #[arg(long, value_name = "PROTOCOL:PORT", value_parser = management, help_heading = LIVE)]
     management: Vec<ManagementPort>,
     /// Take each core's packets from a hardware queue of its own, as the card steers them. Both directions of a connection must come to
     /// the same queue (`millrace rss` helps); otherwise one queue feeds all cores, and Millrace steers
-    #[arg(long, help_heading = LIVE, requires = "interfaces")]
+    #[arg(long, help_heading = LIVE)]
     card_steers: bool,
     /// Poll the card from the receiving core, without interrupts
-    #[arg(long, help_heading = LIVE, requires = "interfaces")]
+    #[arg(long, help_heading = LIVE)]
     busy_poll: bool,
     /// End after this many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = number::parse_positive, help_heading = LIVE, requires = "interfaces")]
+    #[arg(long, value_name = "SECONDS", value_parser = number::parse_positive, help_heading = LIVE)]
     seconds: Option<u64>,
 }
 
@@ -110,15 +110,34 @@ impl LiveOptions {
         !self.interfaces.is_empty()
     }
 
+    /// Refuses these options where no interface is named.
+    pub(super) fn refuse_without_interface(&self) -> Result<(), Failed> {
+        let given = [
+            ("--xdp", self.xdp.is_some()),
+            ("--copying", self.copying.is_some()),
+            ("--link-traffic", self.link_traffic.is_some()),
+            ("--management", !self.management.is_empty()),
+            ("--card-steers", self.card_steers),
+            ("--busy-poll", self.busy_poll),
+            ("--seconds", self.seconds.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                Err(Failed::usage(format_args!("{option} is for runs on interfaces; name one with --interface")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The options of the port. With one queue for all cores the engine steers.
     fn port(&self, single_queue: bool) -> port_xdp::Options {
         let mut options = port_xdp::Options::new(self.interfaces.iter().cloned());
-        options.mode = match self.xdp {
+        options.mode = match self.xdp.unwrap_or(Xdp::Best) {
             Xdp::Native => Mode::Native,
             Xdp::Generic => Mode::Generic,
             Xdp::Best => Mode::Best,
         };
-        options.copying = match self.copying {
+        options.copying = match self.copying.unwrap_or(Copies::Best) {
             Copies::Copy => Copying::Copy,
             Copies::ZeroCopy => Copying::ZeroCopy,
             Copies::Best => Copying::Best,

@@ -124,6 +124,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if args.source.live.is_given() {
         return live::perform(args, entry);
     }
+    args.source.live.refuse_without_interface()?;
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let input = &args.source.captures;

@@ -15,6 +15,7 @@ mod flows;
 mod folder;
 mod hostile;
 mod identify;
+mod live;
 mod memory;
 mod new;
 mod output;

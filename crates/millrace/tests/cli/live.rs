@@ -1,0 +1,238 @@
+//! Functions on live interfaces: real hosts talk through a run in a network namespace of its own.
+//!
+//! ```text
+//! inside [h0] --- [inside0] wall [outside0] --- [h1] outside
+//! ```
+#![cfg(target_os = "linux")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::netns::{Namespace, missing};
+
+use crate::folder::Folder;
+
+/// How long anything may take. The machine may be busy.
+const LONG: Duration = Duration::from_secs(30);
+/// How long something that must not come is waited for.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Engines that a firewall takes, on one core and on two.
+const ENGINES: [&str; 7] = [
+    "--engine sequential",
+    "--engine rss --cores 2",
+    "--engine rss++ --cores 2",
+    "--engine shared --cores 2",
+    "--engine transactional --cores 2",
+    "--engine scr --cores 2",
+    "--engine pipeline --cores 2",
+];
+
+/// Two hosts and what stands between them.
+struct Row {
+    inside: Namespace,
+    wall: Namespace,
+    outside: Namespace,
+}
+
+impl Row {
+    /// `None`, with a line that says why, where there can be no namespaces.
+    fn new(label: &str) -> Option<Self> {
+        if let Some(missing) = missing(&["ip", "ethtool"]) {
+            eprintln!("SKIPPED (needs root / ip / ethtool: no {missing}): runs on live interfaces");
+            return None;
+        }
+        let make = |side: &str| Namespace::new(&format!("{label}-{side}")).expect("root may");
+        let row = Self { inside: make("i"), wall: make("w"), outside: make("o") };
+        for (near, host, far, address) in
+            [("inside0", &row.inside, "h0", "10.9.0.1/24"), ("outside0", &row.outside, "h1", "10.9.0.2/24")]
+        {
+            row.wall.lay_wire(near, host, far, 1500).expect("the wire is laid");
+            host.ip(&["addr", "add", address, "dev", far]).expect("the end is there");
+        }
+        Some(row)
+    }
+
+    /// Starts a run between the hosts, and waits until it answers.
+    fn run<'a>(&self, folder: &'a Folder, line: &str) -> Run<'a> {
+        let line = format!("run {line} --interface inside0 --interface outside0 --control=wall.sock --json");
+        let mut command = folder.command(&line);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.wall.enter(|| command.spawn()).expect("the program is there");
+        let mut run = Run { folder, child: Some(child) };
+        let begun = Instant::now();
+        while folder.run("ctl --control wall.sock stats").0 != 0 {
+            let has_ended = run.child.as_mut().expect("it runs").try_wait().expect("it is ours").is_some();
+            assert!(!has_ended, "{line}: {}", run.said());
+            assert!(begun.elapsed() < LONG, "{line}: it never answers");
+        }
+        run
+    }
+}
+
+/// A run between the hosts.
+struct Run<'a> {
+    folder: &'a Folder,
+    child: Option<Child>,
+}
+
+impl Run<'_> {
+    fn said(&mut self) -> String {
+        let output = self.child.take().expect("it is asked once").wait_with_output().expect("it is ours");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    fn ask(&self, question: &str) -> Value {
+        self.folder.json(&format!("ctl --control wall.sock --json {question}"))
+    }
+
+    /// Ends the run; its summary.
+    fn stop(mut self) -> Value {
+        self.folder.stdout("ctl --control wall.sock stop");
+        let output = self.child.take().expect("it runs").wait_with_output().expect("it is ours");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("the summary is JSON")
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A test that fails leaves no run behind.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Carries bytes from a client to a server and back. Returns an error if the client can't connect in time.
+fn carry(from: &Namespace, to: &Namespace, server: &str, within: Duration) -> std::io::Result<()> {
+    let sent: Vec<u8> = (0..600_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8).collect();
+    let listener = to.enter(|| TcpListener::bind(server)).expect("the address is there");
+    let server: SocketAddr = listener.local_addr().expect("it listens");
+    let mut client = from.enter(|| TcpStream::connect_timeout(&server, within))?;
+    let echo = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client has connected");
+        stream.set_read_timeout(Some(LONG)).expect("it is not 0");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("the client sends all");
+        stream.write_all(&got).expect("the client reads");
+    });
+    client.set_read_timeout(Some(LONG)).expect("it is not 0");
+    client.write_all(&sent).and_then(|()| client.shutdown(Shutdown::Write)).expect("the server reads");
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).expect("the server answers");
+    echo.join().expect("the server doesn't panic");
+    assert!(got == sent, "the content is the same at both ends");
+    Ok(())
+}
+
+fn sum(stats: &Value, of: &str) -> u64 {
+    stats["cores"].as_array().expect("a list").iter().map(|core| core[of].as_u64().expect("a number")).sum()
+}
+
+/// Hosts inside open connections, hosts outside don't, under every engine; a new configuration turns that round, and connections go on.
+#[test]
+fn a_firewall_stands_between_real_hosts() {
+    let Some(row) = Row::new("fw") else { return };
+    let folder = Folder::empty();
+    std::fs::write(folder.path("inside.toml"), "inside = [\"10.9.0.1/32\"]\n").unwrap();
+    std::fs::write(folder.path("outside.toml"), "inside = [\"10.9.0.2/32\"]\n").unwrap();
+    for engine in ENGINES {
+        let run = row.run(&folder, &format!("firewall --config inside.toml {engine}"));
+        carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        let refused = carry(&row.outside, &row.inside, "10.9.0.1:5001", SHORT).expect_err("it is closed");
+        assert_eq!(refused.kind(), ErrorKind::TimedOut, "{engine}");
+        let stats = run.ask("stats");
+        assert!(sum(&stats, "dropped") > 0 && sum(&stats, "forwarded") > 100, "{engine}: {stats}");
+        let flows = run.ask("flows --where tcp");
+        assert!(flows["all"].as_u64() >= Some(1), "{engine}: {flows}");
+
+        let told = folder.stdout("ctl --control wall.sock reload outside.toml");
+        assert!(told.contains("get the new configuration"), "{engine}: {told}");
+        carry(&row.outside, &row.inside, "10.9.0.1:5002", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        let refused = carry(&row.inside, &row.outside, "10.9.0.2:5003", SHORT).expect_err("it is closed now");
+        assert_eq!(refused.kind(), ErrorKind::TimedOut, "{engine}");
+
+        let summary = run.stop();
+        let number = |name: &str| summary["packets"][name].as_u64().expect("a number");
+        assert_eq!(number("received"), number("forwarded") + number("replied") + number("dropped"), "{engine}");
+        assert!(number("dropped") > sum(&stats, "dropped"), "{engine}");
+        let to_function = |at: usize| summary["live"]["interfaces"][at]["to_function"].as_u64().expect("a number");
+        let across = |at: usize| {
+            let interface = &summary["live"]["interfaces"][at];
+            interface["link_across"].as_u64().unwrap() + interface["link_across_lost"].as_u64().unwrap()
+        };
+        let lost = summary["lost"]["ring_full"].as_u64().expect("a number");
+        // What the programs handed on was received, sent across as link traffic, or found a ring full.
+        let handed_on = to_function(0) + to_function(1);
+        assert_eq!(handed_on, number("received") + across(0) + across(1) + lost, "{engine}: {summary}");
+        let sent = &summary["sent"];
+        assert_eq!(sent["sent"].as_u64().unwrap() + sent["lost"].as_u64().unwrap(), number("forwarded"), "{engine}");
+        assert_eq!(summary["live"]["frames_add_up"], true, "{engine}: {summary}");
+        // Nothing is left behind: another run can take the interfaces at once, and the wall is closed without one.
+        let shown = row.wall.ip(&["link", "show", "dev", "inside0"]).expect("it is there");
+        assert!(!shown.contains("xdp"), "{engine}: {shown}");
+    }
+}
+
+/// A hundred configurations while datagrams flow: each comes through once, in order.
+#[test]
+fn a_reload_loses_no_packet() {
+    let Some(row) = Row::new("rl") else { return };
+    let folder = Folder::empty();
+    std::fs::write(folder.path("fast.toml"), "rate = \"9Gbit\"\n").unwrap();
+    std::fs::write(folder.path("faster.toml"), "rate = \"10Gbit\"\n").unwrap();
+    for engine in ["--engine sequential", "--engine rss --cores 2", "--engine scr --cores 2"] {
+        let run = row.run(&folder, &format!("policer --config fast.toml {engine}"));
+        let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
+        let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
+        to.set_read_timeout(Some(LONG)).expect("it is not 0");
+        thread::scope(|scope| {
+            let reloads = scope.spawn(|| {
+                for number in 0..100 {
+                    let file = ["faster.toml", "fast.toml"][number % 2];
+                    folder.stdout(&format!("ctl --control wall.sock reload {file}"));
+                }
+            });
+            let mut number = 0_u64;
+            // In rounds of a few packets, so that no ring is ever full by the load alone.
+            while !reloads.is_finished() || number == 0 {
+                for ahead in 0..16 {
+                    from.send_to(&(number + ahead).to_le_bytes(), "10.9.0.2:6001").expect("it can be sent");
+                }
+                for ahead in 0..16 {
+                    let mut bytes = [0; 8];
+                    let came = to.recv(&mut bytes).map(|_| u64::from_le_bytes(bytes));
+                    assert_eq!(came.ok(), Some(number + ahead), "{engine}: each packet once, in order");
+                }
+                number += 16;
+            }
+            reloads.join().expect("every configuration takes over");
+        });
+        let summary = run.stop();
+        assert_eq!(summary["packets"]["dropped"], 0, "{engine}: {summary}");
+        assert_eq!(summary["live"]["frames_add_up"], true, "{engine}");
+    }
+}
+
+#[test]
+fn what_is_not_possible_is_said_in_a_sentence() {
+    let folder = Folder::new();
+    let (code, error) = folder.fails("run conntrack --interface nosuch0");
+    assert!(code == 2 && error.contains("nosuch0"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --out out.pcap");
+    assert!(code == 2 && error.contains("--out is for captures"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --in demo.pcap.zst");
+    assert!(code == 2 && error.contains("cannot be used with"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --management tcp");
+    assert!(code == 2 && error.contains("tcp:PORT"), "{error}");
+    let (code, error) = folder.fails("run conntrack --seconds 1 --in demo.pcap.zst");
+    assert!(code == 2 && error.contains("--interface"), "{error}");
+    let (code, error) = folder.fails("run conntrack");
+    assert!(code == 2 && error.contains("--interface"), "{error}");
+}
