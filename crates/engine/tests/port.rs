@@ -498,6 +498,29 @@ fn a_look_sees_the_whole_run_at_one_time() {
     }
 }
 
+/// Cores that share a stream close it together, whoever sees the request first.
+#[test]
+fn many_looks_while_packets_flow() {
+    for way @ (kind, cores, opens) in RUNS {
+        let wire = Arc::new(Wire::default());
+        begin(&Arc::new(Three::<false>::default()), way, &wire, |running| {
+            let rings = if opens == Opens::Queues { cores as u64 } else { 1 };
+            for number in 0..200 {
+                // At times one packet, which one core takes while another has nothing to do.
+                wire.arrived.fetch_add(u64::from(number % 2 == 0), ANY);
+                running.look(|state, _, _| state.entries()).unwrap_or_else(|| panic!("{kind} ends at look {number}"));
+                let counted = running.ask(|_, worker| worker.counters().received);
+                assert_eq!(counted.map(|counted| counted.len()), Some(cores), "{kind}: all cores still answer");
+            }
+            wire.is_over.store(true, ANY);
+            let outcome = running.wait().expect("the engine takes it");
+            assert!(outcome.failure.is_none() && outcome.counters.add_up(), "{kind}");
+            let arrived = wire.arrived.load(ANY) * rings;
+            assert_eq!(outcome.counters.received + outcome.lost.ring_full, arrived, "{kind}");
+        });
+    }
+}
+
 /// A core whose input is silent sleeps. Until it wakes up, the others go on.
 #[test]
 fn nobody_waits_for_a_core_that_sleeps() {

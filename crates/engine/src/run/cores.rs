@@ -161,7 +161,11 @@ fn serve<N: NetworkFunction>(
                 }
                 continue;
             }
-            Ok(Received::End) => break,
+            Ok(Received::End) => {
+                // Another core may have closed the common input for a request.
+                run.paused |= !run.interrupted && mail.succession.is_due();
+                break;
+            }
             Err(error) => {
                 run.keep(Err(error), feed);
                 continue;

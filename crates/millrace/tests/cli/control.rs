@@ -14,13 +14,14 @@ use super::waiting::ends;
 struct Run<'a> {
     folder: &'a Folder,
     child: Child,
+    line: String,
 }
 
 impl<'a> Run<'a> {
     fn begin(folder: &'a Folder, line: &str) -> Self {
         let mut command = folder.command(&format!("run {line} --json --in - --control=run.sock"));
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { folder, child }
+        Self { folder, child, line: line.to_owned() }
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -37,7 +38,11 @@ impl<'a> Run<'a> {
             match answer {
                 Some(answer) if is_right(&answer) => return answer,
                 answer => {
-                    assert!(begun.elapsed() < Duration::from_secs(60), "{question}: {answer:?} {stderr}");
+                    assert!(
+                        begun.elapsed() < Duration::from_secs(60),
+                        "{}: {question}: {answer:?} {stderr}",
+                        self.line
+                    );
                     thread::yield_now();
                 }
             }
