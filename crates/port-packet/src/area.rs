@@ -21,8 +21,7 @@ impl Area {
     pub(crate) fn of_socket(socket: RawFd, len: usize) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping, at an address that the kernel chooses, changes no memory that there is.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, socket, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, socket, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use libc::{sockaddr_ll, tpacket_block_desc, tpacket_hdr_variant1, tpacket_hdr_v1, tpacket3_hdr};
+use libc::{sockaddr_ll, tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
 
 /// The memory of a block while it is ours. Only what is asked for is read, as other parts may be with a loan.
 #[derive(Clone, Copy, Debug)]

@@ -38,7 +38,9 @@ pub enum PacketError {
         interface: String,
     },
     /// The interface's frames begin with a header that Millrace doesn't know.
-    #[error("{interface}: its frames are neither Ethernet nor bare IP packets (hardware type {hardware}); use another interface")]
+    #[error(
+        "{interface}: its frames are neither Ethernet nor bare IP packets (hardware type {hardware}); use another interface"
+    )]
     Link {
         /// The interface.
         interface: String,

@@ -60,7 +60,13 @@ pub(crate) fn held(block_timeout_ms: u32) -> Duration {
 
 impl Input {
     /// Receives from these interfaces, which are open.
-    pub(crate) fn new(devices: &[Arc<Device>], options: &Arc<Options>, probe: Probe, core: usize, cores: usize) -> Self {
+    pub(crate) fn new(
+        devices: &[Arc<Device>],
+        options: &Arc<Options>,
+        probe: Probe,
+        core: usize,
+        cores: usize,
+    ) -> Self {
         let inlet = |device: &Arc<Device>| {
             let mut inlet = Inlet {
                 device: Arc::clone(device),

@@ -128,8 +128,9 @@ impl Socket {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let unique = flag(group.is_none(), libc::PACKET_FANOUT_FLAG_UNIQUEID);
         let kind = libc::PACKET_FANOUT_HASH | flag(defragment, libc::PACKET_FANOUT_FLAG_DEFRAG) | unique;
-        let join =
-            |kind| self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or_default())));
+        let join = |kind| {
+            self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or_default())))
+        };
         // The filter refuses what this machine sends. The flag saves the kernel the copy; before Linux 5.18 there is none.
         match join(kind | flag(arriving, libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING)) {
             Err(error) if arriving && error.raw_os_error() == Some(libc::EINVAL) => join(kind)?,
