@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packet::LinkType;
+use port::ReceiveLosses;
 
 use crate::error::PacketError;
 use crate::interface::{Facts, Probe};
@@ -43,8 +44,8 @@ struct State {
     link: LinkType,
     /// Packets of rings before these.
     before: Totals,
-    /// Packets of rings that no core ever fetched.
-    unfetched: u64,
+    /// Packets lost in rings that no core ever fetched.
+    unfetched: ReceiveLosses,
     /// Why the interface can't be used at the moment.
     trouble: Option<String>,
 }
@@ -60,6 +61,8 @@ pub struct InterfaceCounts {
     pub received: u64,
     /// Packets lost because a ring was full.
     pub ring_full: u64,
+    /// Packets that lie in a ring, or lay there when it was closed.
+    pub unread: u64,
     /// Received packets whose checksum the sender has left to its card. It isn't in the packet.
     pub lack_checksum: u64,
     /// Received packets of which the end was cut off.
@@ -79,7 +82,7 @@ impl Device {
             group: None,
             link: LinkType::Ethernet,
             before: Totals::default(),
-            unfetched: 0,
+            unfetched: ReceiveLosses::default(),
             trouble: None,
         };
         Self {
@@ -124,8 +127,8 @@ impl Device {
         let arriving = traffic == Traffic::Arriving;
         let mut group = None;
         let mut rings = Vec::new();
-        for _ in 0..self.cores {
-            rings.push(Ring::new(&self.name, facts.index, &self.options, |socket| {
+        for core in 0..self.cores {
+            rings.push(Ring::new(&self.name, (facts.index, core), &self.options, |socket| {
                 if is_group {
                     let joined = socket.join(group, defragment, arriving);
                     let refused = |error| PacketError::system(&self.name, "join the sockets of the cores", error);
@@ -144,7 +147,8 @@ impl Device {
         rings.iter().try_for_each(|ring| ring.start(&self.name, &self.options))?;
         let unfetched: Vec<_> = state.made.drain(..).flatten().collect();
         for ring in unfetched {
-            state.unfetched += ring.totals().unread();
+            ring.stop();
+            state.unfetched.add(&ring.losses());
             state.forget(&ring);
         }
         state.rings.extend(rings.iter().map(Arc::downgrade));
@@ -169,14 +173,22 @@ impl Device {
         Some((ring, state.link))
     }
 
-    /// Closes a ring for good. Returns how many packets it has lost, with those that nobody has read.
-    pub(crate) fn close(&self, ring: &Arc<Ring>) -> u64 {
-        ring.stop();
-        self.state().forget(ring).unread()
+    /// Ends the rings of a core: they take no more packets, and nobody will read what lies in them.
+    pub(crate) fn end(&self, core: usize) {
+        let rings = self.state().rings.clone();
+        rings.iter().filter_map(Weak::upgrade).filter(|ring| ring.core == core).for_each(|ring| ring.stop());
     }
 
-    /// Packets of rings that no core has fetched.
-    pub(crate) fn unfetched(&self) -> u64 {
+    /// Closes a ring for good. Returns what it has lost.
+    pub(crate) fn close(&self, ring: &Arc<Ring>) -> ReceiveLosses {
+        ring.stop();
+        let losses = ring.losses();
+        self.state().forget(ring);
+        losses
+    }
+
+    /// Packets lost in rings that no core has fetched.
+    pub(crate) fn unfetched(&self) -> ReceiveLosses {
         self.state().unfetched
     }
 
@@ -197,6 +209,7 @@ impl Device {
             offered: totals.offered,
             received: totals.received,
             ring_full: totals.lost,
+            unread: totals.unread(),
             lack_checksum: count(lack_checksum),
             cut: count(cut),
             too_long: count(too_long),
@@ -253,11 +266,8 @@ impl Device {
 
 impl State {
     /// Takes a ring off the list, and keeps its counts.
-    fn forget(&mut self, ring: &Arc<Ring>) -> Totals {
-        let totals = ring.totals();
+    fn forget(&mut self, ring: &Arc<Ring>) {
         self.rings.retain(|known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(ring)));
-        // Nobody will read what is left in it.
-        self.before.add(Totals { lost: totals.unread(), ..totals });
-        totals
+        self.before.add(ring.totals());
     }
 }

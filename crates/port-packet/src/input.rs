@@ -45,7 +45,7 @@ struct Inlet {
     reading: Option<Cursor>,
     presence: Presence,
     /// Packets lost in rings that have been closed.
-    lost_before: u64,
+    lost_before: ReceiveLosses,
 }
 
 /// How often interfaces are looked at: one that was deleted says nothing by itself.
@@ -76,7 +76,7 @@ impl Input {
                 block: 0,
                 reading: None,
                 presence: Presence::Up,
-                lost_before: 0,
+                lost_before: ReceiveLosses::default(),
             };
             inlet.fetch(core);
             inlet
@@ -219,7 +219,7 @@ impl Inlet {
 
     fn close(&mut self) {
         if let Some(ring) = self.ring.take() {
-            self.lost_before += self.device.close(&ring);
+            self.lost_before.add(&self.device.close(&ring));
         }
     }
 
@@ -298,11 +298,16 @@ impl Receive for Input {
     }
 
     fn lost(&self) -> ReceiveLosses {
-        let lost = |inlet: &Inlet| inlet.lost_before + inlet.ring.as_ref().map_or(0, |ring| ring.totals().lost);
-        // They belong to no core, so that one of them tells.
-        let unfetched = |inlet: &Inlet| inlet.device.unfetched();
-        let unclaimed = if self.core == 0 { self.inlets.iter().map(unfetched).sum() } else { 0 };
-        ReceiveLosses { ring_full: self.inlets.iter().map(lost).sum(), unclaimed }
+        let mut lost = ReceiveLosses::default();
+        for inlet in &self.inlets {
+            lost.add(&inlet.lost_before);
+            inlet.ring.iter().for_each(|ring| lost.add(&ring.losses()));
+            // They belong to no core, so that one of them tells.
+            if self.core == 0 {
+                lost.add(&inlet.device.unfetched());
+            }
+        }
+        lost
     }
 }
 

@@ -17,6 +17,8 @@ use crate::socket::{Socket, address};
 
 /// Sends to all interfaces of one core, or to none if the port only observes.
 pub(crate) struct Output {
+    core: usize,
+    devices: Vec<Arc<Device>>,
     /// `None` if nothing is sent.
     outlets: Option<Vec<Outlet>>,
     counts: TransmitCounts,
@@ -33,7 +35,7 @@ const CALL: usize = 64;
 const BUFFER: i32 = 8 << 20;
 
 impl Output {
-    pub(crate) fn new(devices: &[Arc<Device>], options: &Options) -> Result<Self, PacketError> {
+    pub(crate) fn new(devices: &[Arc<Device>], options: &Options, core: usize) -> Result<Self, PacketError> {
         let outlet = |device: &Arc<Device>| {
             let refused = |action| move |error| PacketError::system(&device.name, action, error);
             let socket = Socket::new().map_err(refused("make a packet socket"))?;
@@ -52,7 +54,7 @@ impl Output {
             Role::Observe => None,
             Role::Forward => Some(devices.iter().map(outlet).collect::<Result<_, PacketError>>()?),
         };
-        Ok(Self { outlets, counts: TransmitCounts::default() })
+        Ok(Self { core, devices: devices.to_vec(), outlets, counts: TransmitCounts::default() })
     }
 }
 
@@ -83,6 +85,12 @@ impl Transmit for Output {
         }
         // Whatever was not sent is lost: no such interface, a packet that was cut, a refusal of the kernel.
         self.counts.add(&TransmitCounts { sent, lost: wanted - sent });
+        Ok(())
+    }
+
+    /// The end of the output is the end of the input, too: what arrives from now on is not the run's.
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.devices.iter().for_each(|device| device.end(self.core));
         Ok(())
     }
 

@@ -62,8 +62,9 @@ impl PacketPort {
             device.open(facts.facts(name)?)?;
             devices.push(Arc::new(device));
         }
-        let half =
-            |core| Ok((Input::new(&devices, options, probe(options)?, core, cores), Output::new(&devices, options)?));
+        let half = |core| {
+            Ok((Input::new(&devices, options, probe(options)?, core, cores), Output::new(&devices, options, core)?))
+        };
         let halves = (0..cores).map(half).collect::<Result<_, PacketError>>()?;
         *self.monitor.devices() = devices;
         Ok(halves)

@@ -5,9 +5,10 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use locality::loan::{Lender, Loan};
+use port::ReceiveLosses;
 
 use crate::area::Area;
 use crate::block::{Block, STATUS};
@@ -23,11 +24,14 @@ pub(crate) struct Ring {
     socket: Socket,
     /// Number of the interface that it is bound to.
     pub(crate) index: u32,
+    /// The core that reads it.
+    pub(crate) core: usize,
     block_len: usize,
     holders: Box<[Holders]>,
     offered: AtomicU64,
     lost: AtomicU64,
     received: AtomicU64,
+    stopped: AtomicBool,
 }
 
 /// How many hold a block. One more than loans while it is being read.
@@ -52,9 +56,9 @@ impl Totals {
         self.received += other.received;
     }
 
-    /// Packets that were lost if nobody reads the ring any more.
+    /// Packets that lie in the ring.
     pub(crate) const fn unread(self) -> u64 {
-        self.offered.saturating_sub(self.received)
+        self.offered.saturating_sub(self.received + self.lost)
     }
 }
 
@@ -67,7 +71,7 @@ impl Ring {
     /// A ring that takes no packets yet. `join` makes the socket one of several.
     pub(crate) fn new(
         name: &str,
-        index: u32,
+        (index, core): (u32, usize),
         options: &Options,
         join: impl FnOnce(&Socket) -> Result<(), PacketError>,
     ) -> Result<Arc<Self>, PacketError> {
@@ -108,11 +112,13 @@ impl Ring {
             area,
             socket,
             index,
+            core,
             block_len: options.block_len as usize,
             holders,
             offered: count(),
             lost: count(),
             received: count(),
+            stopped: AtomicBool::new(false),
         }))
     }
 
@@ -127,6 +133,8 @@ impl Ring {
 
     /// Takes no more packets. The socket stays open as long as there are loans.
     pub(crate) fn stop(&self) {
+        // ORDERING: Relaxed. A flag about counts; pairs with `losses`.
+        self.stopped.store(true, Ordering::Relaxed);
         // If the kernel has no memory for the filter, the ring fills up; nothing else depends on it.
         let _ = self.socket.filter(Filter::Nothing);
     }
@@ -202,6 +210,14 @@ impl Ring {
         // ORDERING: Relaxed. As above; pairs with `count_received`.
         let received = self.received.load(Ordering::Relaxed);
         Totals { offered: add(&self.offered, new.offered), lost: add(&self.lost, new.lost), received }
+    }
+
+    /// Packets that this ring has lost. What lies in it counts if nobody will read it.
+    pub(crate) fn losses(&self) -> ReceiveLosses {
+        let totals = self.totals();
+        // ORDERING: Relaxed. As in `stop`.
+        let unclaimed = if self.stopped.load(Ordering::Relaxed) { totals.unread() } else { 0 };
+        ReceiveLosses { ring_full: totals.lost, unclaimed }
     }
 
     /// The word that says whose a block is.
@@ -292,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_nobody_has_read_are_lost() {
+    fn what_was_neither_received_nor_lost_lies_in_the_ring() {
         let totals = Totals { offered: 10, lost: 3, received: 5 };
-        assert_eq!(totals.unread(), 5);
+        assert_eq!(totals.unread(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! A ring that is full: what is received and what is lost add up to what the kernel had.
 
 use millrace_port_packet::{Options, PacketPort};
-use port::{Batch, Opened, Port, Received};
+use port::{Batch, Opened, Port, Queue, Received};
 
 use crate::bench::{LONG, Row, eventually, number, numbered, tap};
 
@@ -52,18 +52,25 @@ fn packets_that_find_no_block_are_counted() {
 }
 
 #[test]
-fn packets_that_nobody_reads_are_lost_when_the_queue_ends() {
+fn packets_that_nobody_has_read_are_lost_when_the_queues_end() {
     let Some(row) = Row::new("unread") else { return };
     let wires = row.wires();
     row.middle.enter(move || {
         let mut port = PacketPort::new(tap("a0")).expect("the options are right");
         let monitor = port.monitor();
-        let opened = port.open(2).expect("the port can be opened");
+        let Opened::Queues(mut queues) = port.open(2).expect("the port can be opened") else { panic!("queues") };
         (0..50).for_each(|number| wires[0].send(&numbered(0, number, 200)).expect("the wire takes it"));
         eventually("the kernel has had all", || monitor.counts()[0].offered == 50);
-        drop(opened);
+        let unclaimed = |queues: &[Box<dyn Queue>]| queues.iter().map(|queue| queue.lost().unclaimed).sum::<u64>();
+        assert_eq!(unclaimed(&queues), 0, "they may still be read");
+        queues.iter_mut().for_each(|queue| queue.finish().expect("it ends"));
+        assert_eq!(unclaimed(&queues), 50);
+        // What comes afterwards is not the port's.
+        (0..50).for_each(|number| wires[0].send(&numbered(0, number, 200)).expect("the wire takes it"));
+        assert_eq!(unclaimed(&queues), 50);
+        drop(queues);
         let counts = monitor.counts().remove(0);
-        assert_eq!((counts.offered, counts.received, counts.ring_full), (50, 0, 50));
+        assert_eq!((counts.offered, counts.received, counts.ring_full, counts.unread), (50, 0, 0, 50));
     });
 }
 
