@@ -1,11 +1,14 @@
 //! Both directions of a connection come to the same core, whichever interface they come by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use port::Fate;
+use testkit::netns::Wire;
 
-use crate::bench::{Row, both, eventually};
+use crate::bench::{Row, both, eventually, number, numbered, tap};
 
 /// A packet of connection `number`, in one of its directions.
 fn of_connection(number: u16, is_reply: bool) -> Vec<u8> {
@@ -51,23 +54,25 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
     });
     let (wires, connections) = (row.wires(), 400);
     let mut total = 0;
-    let mut send = || {
+    let mut send = |wires: &[Wire; 2]| {
         for number in 0..connections {
-            // Requests come from the left, replies from the right.
+            // Requests come from the left, replies from the right in another order, so that taking turns would not do.
             wires[0].send(&of_connection(number, false)).expect("the wire takes it");
-            wires[1].send(&of_connection(number, true)).expect("the wire takes it");
+            wires[1].send(&of_connection(connections - 1 - number, true)).expect("the wire takes it");
         }
-        total += 2 * u64::from(connections);
+        wires[0].send(&of_connection(0, false)).expect("the wire takes it");
+        total += 2 * u64::from(connections) + 1;
         eventually("all are received", || server.received() == total);
+        total
     };
-    send();
+    send(&wires);
     // When an interface comes up again, the kernel lets its sockets join anew.
     for end in ["a1", "a0"] {
         row.middle.ip(&["link", "set", end, "down"]).expect("the end is there");
         eventually("the port sees it", || server.monitor.describe().iter().any(|line| line.ends_with("it is down")));
         row.middle.ip(&["link", "set", end, "up"]).expect("the end is there");
         eventually("the port sees it", || !server.monitor.describe().iter().any(|line| line.contains("now:")));
-        send();
+        send(&wires);
     }
     // When it is made again, the port makes the sockets anew.
     row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
@@ -81,13 +86,7 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
         });
         running.count() == 4 && !server.monitor.describe().iter().any(|line| line.contains("now:"))
     });
-    let wires = row.wires();
-    let before = server.received();
-    for number in 0..connections {
-        wires[0].send(&of_connection(number, false)).expect("the wire takes it");
-        wires[1].send(&of_connection(number, true)).expect("the wire takes it");
-    }
-    eventually("all are received", || server.received() == before + 2 * u64::from(connections));
+    let total = send(&row.wires());
     let outcomes = server.stop();
     let seen = seen.lock().expect("nobody panics");
     assert_eq!(seen.len(), 2 * usize::from(connections));
@@ -96,4 +95,44 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
     }
     assert!(outcomes.iter().all(|outcome| outcome.received > total / 4), "both cores have work: {outcomes:?}");
     assert!(outcomes.iter().all(|outcome| outcome.lost == port::ReceiveLosses::default()), "{outcomes:?}");
+}
+
+#[test]
+fn no_packet_comes_to_two_cores_while_their_sockets_join() {
+    let Some(row) = Row::new("joining") else { return };
+    let [left, _] = row.wires();
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, sent) = (&stop, &sent);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // ORDERING: Relaxed. A late look does no harm.
+            while !stop.load(Ordering::Relaxed) {
+                // ORDERING: Relaxed. A count to wait for.
+                let next = sent.fetch_add(1, Ordering::Relaxed);
+                left.send(&numbered(0, next, 80)).expect("the wire takes it");
+            }
+        });
+        let _end = End(stop);
+        for _ in 0..10 {
+            let seen = Arc::new(Mutex::new(HashSet::new()));
+            let noted = Arc::clone(&seen);
+            let server = row.serve(tap("a0"), 8, move |_, _, bytes| {
+                let (_, number) = number(bytes).expect("it is whole");
+                assert!(noted.lock().expect("nobody panics").insert(number), "packet {number} came twice");
+                Fate::Drop(0)
+            });
+            eventually("packets come", || server.received() > 200);
+            server.stop();
+        }
+    });
+}
+
+/// Ends the sender, also after a panic, as the scope waits for it.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed. As in the loop that reads it.
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
