@@ -1,9 +1,14 @@
 //! Forwarding: every packet arrives once, and what the port sends does not come back.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
 use millrace_port_packet::Options;
 use port::{Fate, ReceiveLosses, TransmitCounts};
 
-use crate::bench::{Outcome, Row, across, both, exchange, numbered};
+use crate::bench::{LONG, Outcome, Row, across, both, eventually, exchange, numbered};
 
 fn add(outcomes: &[Outcome]) -> (u64, TransmitCounts, ReceiveLosses) {
     let (mut received, mut sent, mut lost) = (0, TransmitCounts::default(), ReceiveLosses::default());
@@ -64,7 +69,7 @@ fn fates_are_obeyed_and_add_up() {
     });
     let wires = row.wires();
     (0..400).for_each(|number| wires[0].send(&numbered(0, number, 100)).expect("the wire takes it"));
-    crate::bench::eventually("all are received", || server.received() == 400);
+    eventually("all are received", || server.received() == 400);
     let (received, sent, lost) = add(&server.stop());
     assert_eq!((received, lost), (400, ReceiveLosses::default()));
     assert_eq!(sent, TransmitCounts { sent: 300, lost: 100 });
@@ -82,8 +87,62 @@ fn a_packet_longer_than_the_interface_takes_is_lost_and_counted() {
         wires[0].send(&numbered(0, number, 1400)).expect("the wire takes it");
         wires[0].send(&numbered(0, number, 900)).expect("the wire takes it");
     }
-    crate::bench::eventually("all are received", || server.received() == 20);
-    crate::bench::eventually("they are counted", || server.monitor.counts()[1].too_long == 10);
+    eventually("all are received", || server.received() == 20);
+    eventually("they are counted", || server.monitor.counts()[1].too_long == 10);
     assert!(server.monitor.describe()[1].contains("10 packets were too long to send"));
     assert_eq!(add(&server.stop()).1, TransmitCounts { sent: 10, lost: 10 });
+}
+
+#[test]
+fn hosts_talk_by_tcp_through_two_cores() {
+    let Some(row) = Row::new("tcp") else { return };
+    row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
+    row.right.ip(&["addr", "add", "10.9.0.2/24", "dev", "h1"]).expect("the end is there");
+    let server = row.serve(both(), 2, across);
+    let listener = row.right.enter(|| TcpListener::bind((Ipv4Addr::new(10, 9, 0, 2), 80))).expect("it is there");
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    // Both ways at once, in several connections.
+    let left = Arc::clone(&row.left);
+    let bytes = sent.clone();
+    let client = thread::spawn(move || {
+        left.enter(|| {
+            for _ in 0..4 {
+                let stream = TcpStream::connect_timeout(&(Ipv4Addr::new(10, 9, 0, 2), 80).into(), LONG);
+                let mut stream = stream.expect("the handshake passes");
+                stream.set_read_timeout(Some(LONG)).expect("a socket has a timeout");
+                stream.set_write_timeout(Some(LONG)).expect("a socket has a timeout");
+                let mut writer = stream.try_clone().expect("a socket can be cloned");
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        writer.write_all(&bytes).expect("the other end reads");
+                        writer.shutdown(Shutdown::Write).expect("it is open");
+                    });
+                    let mut echoed = Vec::new();
+                    stream.read_to_end(&mut echoed).expect("the other end writes");
+                    assert!(echoed == bytes, "every byte comes back");
+                });
+            }
+        });
+    });
+    listener.set_nonblocking(true).expect("a socket can be");
+    for _ in 0..4 {
+        let mut accepted = None;
+        eventually("a connection comes", || {
+            accepted = listener.accept().ok();
+            accepted.is_some()
+        });
+        let (mut stream, _) = accepted.expect("it has come");
+        stream.set_nonblocking(false).expect("a socket can be");
+        stream.set_read_timeout(Some(LONG)).expect("a socket has a timeout");
+        stream.set_write_timeout(Some(LONG)).expect("a socket has a timeout");
+        let mut writer = stream.try_clone().expect("a socket can be cloned");
+        std::io::copy(&mut stream, &mut writer).expect("it echoes");
+        writer.shutdown(Shutdown::Write).expect("it is open");
+    }
+    client.join().expect("it doesn't panic");
+    let counts = server.monitor.counts();
+    assert!(counts.iter().all(|counts| counts.too_long == 0 && counts.lack_checksum == 0), "{counts:?}");
+    let (received, sent, lost) = add(&server.stop());
+    assert_eq!(received, sent.sent + sent.lost);
+    assert_eq!(lost.unclaimed, 0);
 }

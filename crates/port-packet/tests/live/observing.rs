@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_port_packet::{Options, Traffic};
 use port::Fate;
@@ -201,4 +201,57 @@ fn a_packet_whose_checksum_the_card_would_fill_in_is_counted() {
     });
     eventually("they are counted", || server.monitor.counts()[0].lack_checksum == 10);
     server.stop();
+}
+
+#[test]
+fn times_are_the_kernels_and_promiscuous_mode_ends_with_the_port() {
+    let Some(row) = Row::new("times") else { return };
+    let promiscuity = || {
+        let told = row.middle.ip(&["-d", "link", "show", "dev", "a0"]).expect("the end is there");
+        let number = told.split_whitespace().skip_while(|word| *word != "promiscuity").nth(1).map(str::to_owned);
+        number.expect("every interface has one")
+    };
+    let real = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_nanos() as u64;
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&times);
+    let server = row.serve(tap("a0"), 2, move |_, packet, _| {
+        noted.lock().expect("nobody panics").push(packet.time.0);
+        Fate::Drop(0)
+    });
+    assert_eq!(promiscuity(), "1", "however many cores there are");
+    let [left, _] = row.wires();
+    let before = real();
+    left.send(&numbered(0, 1, 100)).expect("the wire takes it");
+    let after = real();
+    eventually("it is received", || server.received() == 1);
+    server.stop();
+    assert_eq!(promiscuity(), "0");
+    let time = times.lock().expect("nobody panics")[0];
+    // A veth delivers within the call that sends, or right after it.
+    assert!((before..after + LONG.as_nanos() as u64).contains(&time), "{before} {time} {after}");
+}
+
+#[test]
+fn fragments_come_as_they_are_or_gathered() {
+    let Some(row) = Row::new("fragments") else { return };
+    row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
+    let neighbour = ["neigh", "add", "10.9.0.2", "lladdr", "02:00:00:00:09:02", "dev", "h0"];
+    row.left.ip(&neighbour).expect("the end is there");
+    for (defragment, expected) in [(false, &[1514, 1514, 1082][..]), (true, &[4042])] {
+        let lengths = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&lengths);
+        let options = Options { traffic: Traffic::Arriving, defragment, ..tap("a0") };
+        let server = row.serve(options, 2, move |_, _, bytes| {
+            noted.lock().expect("nobody panics").push(bytes.len());
+            Fate::Drop(0)
+        });
+        row.left.enter(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, 1), 0)).expect("the address is there");
+            socket.send_to(&[7; 4000], (Ipv4Addr::new(10, 9, 0, 2), 7)).expect("it is sent");
+        });
+        eventually("it is received", || server.received() == expected.len() as u64);
+        let outcomes = server.stop();
+        assert!(outcomes.iter().any(|outcome| outcome.received == 0), "all come to one core: {outcomes:?}");
+        assert_eq!(*lengths.lock().expect("nobody panics"), expected);
+    }
 }
