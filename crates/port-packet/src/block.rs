@@ -125,6 +125,16 @@ impl<'a> Block<'a> {
         Ok(Cursor { at: cursor.at.checked_add(step as usize).ok_or(Malformed)?, left })
     }
 
+    /// The bytes of a packet.
+    ///
+    /// # Safety
+    /// `frame` is a frame of this block, and nobody else writes its bytes as long as they are borrowed.
+    pub(crate) unsafe fn bytes(self, frame: Frame) -> &'a [u8] {
+        debug_assert!(frame.offset + frame.len <= self.len);
+        // SAFETY: `frame` has checked that the packet lies within the block.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(frame.offset), frame.len) }
+    }
+
     /// Puts a tag back into its frame: the addresses move forward, into room that the kernel has left.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use port::ReceiveLosses;
 
 use crate::error::PacketError;
 use crate::interface::{Facts, Probe};
-use crate::options::{Options, Role, Traffic};
+use crate::options::{LinkPolicy, Options, Role, Traffic};
 use crate::ring::{Ring, Totals};
 
 /// An interface and its rings.
@@ -30,6 +30,7 @@ pub(crate) struct Device {
 pub(crate) struct Noted {
     pub(crate) lack_checksum: AtomicU64,
     pub(crate) cut: AtomicU64,
+    pub(crate) lost_across: AtomicU64,
     pub(crate) too_long: AtomicU64,
     pub(crate) malformed: AtomicU64,
 }
@@ -59,6 +60,10 @@ pub struct InterfaceCounts {
     pub offered: u64,
     /// Packets that the port has handed on.
     pub received: u64,
+    /// Link traffic that the port has sent, or meant to send, to the paired interface itself.
+    pub across: u64,
+    /// Link traffic from here that the paired interface did not take.
+    pub lost_across: u64,
     /// Packets lost because a ring was full.
     pub ring_full: u64,
     /// Packets that lie in a ring, or lay there when it was closed.
@@ -203,11 +208,13 @@ impl Device {
         state.rings.iter().filter_map(Weak::upgrade).for_each(|ring| totals.add(ring.totals()));
         // ORDERING: Relaxed. Counts to look at.
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Noted { lack_checksum, cut, too_long, malformed } = &self.noted;
+        let Noted { lack_checksum, cut, lost_across, too_long, malformed } = &self.noted;
         InterfaceCounts {
             interface: self.name.clone(),
             offered: totals.offered,
             received: totals.received,
+            across: totals.across,
+            lost_across: count(lost_across),
             ring_full: totals.lost,
             unread: totals.unread(),
             lack_checksum: count(lack_checksum),
@@ -221,7 +228,8 @@ impl Device {
     pub(crate) fn describe(&self) -> String {
         let counts = self.counts();
         let state = self.state();
-        let Options { blocks, block_len, block_timeout_ms, role, traffic, promiscuous, defragment, .. } = *self.options;
+        let Options { blocks, block_len, block_timeout_ms, role, traffic, link, promiscuous, defragment, .. } =
+            *self.options;
         let (name, cores) = (&self.name, self.cores);
         let plural = if cores == 1 { "" } else { "s" };
         let mut line = format!(
@@ -237,6 +245,9 @@ impl Device {
             Traffic::Arriving => ", arriving packets",
             Traffic::Both => ", packets of both directions",
         };
+        if link == LinkPolicy::Across {
+            line += ", link traffic to the other side";
+        }
         if promiscuous {
             line += ", promiscuous";
         }

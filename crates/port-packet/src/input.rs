@@ -13,7 +13,9 @@ use crate::block::{Cursor, Malformed};
 use crate::device::Device;
 use crate::error::PacketError;
 use crate::interface::{Presence, Probe};
-use crate::options::{Options, Role};
+use crate::link::is_link;
+use crate::options::{LinkPolicy, Options, Role};
+use crate::output::Outlet;
 use crate::ring::Ring;
 use crate::socket::{self, Polled};
 use crate::stamps::Stamps;
@@ -22,6 +24,8 @@ use crate::stamps::Stamps;
 pub(crate) struct Input {
     core: usize,
     inlets: Vec<Inlet>,
+    /// Where link traffic goes across: sockets of this half's own, as the other half may be on another thread. Empty if it doesn't.
+    across: Vec<Outlet>,
     options: Arc<Options>,
     probe: Probe,
     stamps: Stamps,
@@ -66,7 +70,7 @@ impl Input {
         probe: Probe,
         core: usize,
         cores: usize,
-    ) -> Self {
+    ) -> Result<Self, PacketError> {
         let inlet = |device: &Arc<Device>| {
             let mut inlet = Inlet {
                 device: Arc::clone(device),
@@ -81,9 +85,15 @@ impl Input {
             inlet.fetch(core);
             inlet
         };
-        Self {
+        let outlet = |device| Outlet::new(device, options);
+        let across = match options.link {
+            LinkPolicy::Function => Vec::new(),
+            LinkPolicy::Across => devices.iter().map(outlet).collect::<Result<_, PacketError>>()?,
+        };
+        Ok(Self {
             core,
             inlets: devices.iter().map(inlet).collect(),
+            across,
             options: Arc::clone(options),
             probe,
             stamps: Stamps::new(held(options.block_timeout_ms)),
@@ -91,7 +101,7 @@ impl Input {
             step: cores as u64,
             checked: Some(Instant::now()),
             first: 0,
-        }
+        })
     }
 
     /// Looks at every interface: fetches the ring of one that another core has opened again, and opens one that is there again.
@@ -149,19 +159,21 @@ impl Input {
 
     /// Lends packets of an interface to the batch, up to this stamp.
     fn take(&mut self, interface: usize, limit: u64, batch: &mut Batch) {
-        let Self { inlets, stamps, next, step, options, .. } = self;
+        let Self { inlets, across, stamps, next, step, options, .. } = self;
         let inlet = &mut inlets[interface];
         let (Some(ring), Some(mut cursor)) = (&inlet.ring, inlet.reading) else { return };
         let ring = Arc::clone(ring);
         let (memory, link) = (ring.block(inlet.block), inlet.link);
         let packets = batch.lend_buffers(ring.lend(inlet.block));
+        let across = across.get(interface ^ 1).filter(|_| link == LinkType::Ethernet);
         let (mut lack_checksum, mut cut) = (0, 0);
+        let (mut sent_across, mut lost_across) = (0, 0);
         let walked = loop {
             if packets.len() == options.burst {
                 break Ok(ControlFlow::Continue(cursor));
             }
             let mut frame = match memory.frame(cursor) {
-                Ok(Some(frame)) if frame.time <= limit || packets.is_empty() => frame,
+                Ok(Some(frame)) if frame.time <= limit => frame,
                 Ok(Some(_)) => break Ok(ControlFlow::Continue(cursor)),
                 Ok(None) => break Ok(ControlFlow::Break(())),
                 Err(malformed) => break Err(malformed),
@@ -170,27 +182,36 @@ impl Input {
                 // SAFETY: the reader passes each frame once, before its batch has it, and it has checked the room.
                 frame = unsafe { memory.restore_tag(frame, tag) };
             }
-            lack_checksum += u64::from(frame.lacks_checksum);
-            cut += u64::from(frame.wire_len as usize > frame.len);
-            packets.push(Packet {
-                seq: *next,
-                time: stamps.time(frame.time),
-                offset: frame.offset as u32,
-                len: frame.len as u32,
-                wire_len: frame.wire_len,
-                interface: interface as u16,
-                link,
-                bucket: 0,
-                fate: Fate::Pending,
-            });
-            *next = Seq(next.0 + *step);
+            // SAFETY: as above; the bytes are borrowed for this test and the call that sends them.
+            if let Some(other) = across.filter(|_| is_link(unsafe { memory.bytes(frame) })) {
+                // SAFETY: as above.
+                let is_sent = other.send(unsafe { memory.bytes(frame) });
+                sent_across += u64::from(is_sent);
+                lost_across += u64::from(!is_sent);
+            } else {
+                lack_checksum += u64::from(frame.lacks_checksum);
+                cut += u64::from(frame.wire_len as usize > frame.len);
+                packets.push(Packet {
+                    seq: *next,
+                    time: stamps.time(frame.time),
+                    offset: frame.offset as u32,
+                    len: frame.len as u32,
+                    wire_len: frame.wire_len,
+                    interface: interface as u16,
+                    link,
+                    bucket: 0,
+                    fate: Fate::Pending,
+                });
+                *next = Seq(next.0 + *step);
+            }
             match memory.next(cursor) {
                 Ok(behind) => cursor = behind,
                 Err(malformed) => break Err(malformed),
             }
         };
-        ring.count_received(packets.len() as u64);
+        ring.count_received(packets.len() as u64, sent_across + lost_across);
         let noted = &inlet.device.noted;
+        count(&noted.lost_across, lost_across);
         count(&noted.lack_checksum, lack_checksum);
         count(&noted.cut, cut);
         match walked {

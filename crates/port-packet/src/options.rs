@@ -11,9 +11,11 @@ pub struct Options {
     pub role: Role,
     /// Which packets of an interface are received.
     pub traffic: Traffic,
+    /// What becomes of link traffic: what is not IP, such as ARP, and IPv6 neighbour discovery.
+    pub link: LinkPolicy,
     /// Lets the card receive frames for other hosts too, as long as the port is open.
     pub promiscuous: bool,
-    /// Lets the kernel gather the fragments of IP datagrams before it chooses a core, so that they go where the rest of their flow goes.
+    /// Lets the kernel gather the fragments of IPv4 datagrams before it chooses a core, so that they go where the rest of their flow goes.
     pub defragment: bool,
     /// Bytes of a block, in which the kernel hands over packets: a power of two from 16 KiB to 4 MiB.
     pub block_len: u32,
@@ -49,6 +51,15 @@ pub enum Traffic {
     Both,
 }
 
+/// What becomes of link traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkPolicy {
+    /// The function has it, as all other packets.
+    Function,
+    /// It is sent to the paired interface, and the function doesn't see it.
+    Across,
+}
+
 impl Options {
     /// The defaults for a passive tap on these interfaces.
     #[must_use]
@@ -57,6 +68,7 @@ impl Options {
             interfaces: interfaces.into_iter().map(Into::into).collect(),
             role: Role::Observe,
             traffic: Traffic::Both,
+            link: LinkPolicy::Function,
             promiscuous: true,
             defragment: false,
             block_len: 128 << 10,
@@ -69,10 +81,17 @@ impl Options {
         }
     }
 
-    /// The defaults for forwarding between these interfaces.
+    /// The defaults for forwarding between these interfaces. Link traffic goes across if they are paired.
     #[must_use]
     pub fn forward<S: Into<String>>(interfaces: impl IntoIterator<Item = S>) -> Self {
-        Self { role: Role::Forward, traffic: Traffic::Arriving, block_timeout_ms: 1, ..Self::observe(interfaces) }
+        let base = Self::observe(interfaces);
+        let link = if base.are_paired() { LinkPolicy::Across } else { LinkPolicy::Function };
+        Self { role: Role::Forward, traffic: Traffic::Arriving, link, block_timeout_ms: 1, ..base }
+    }
+
+    /// True if each interface has another one on the other side.
+    pub(crate) const fn are_paired(&self) -> bool {
+        self.interfaces.len().is_multiple_of(2)
     }
 
     /// Checks each option and how they go together.
@@ -103,6 +122,11 @@ impl Options {
         }
         if !(1..=BURST_MAX).contains(&self.burst) {
             return refuse(format!("bursts of {}: take 1 to {BURST_MAX}", self.burst));
+        }
+        if self.link == LinkPolicy::Across && !(self.role == Role::Forward && self.are_paired()) {
+            return refuse(
+                "link traffic goes across between paired interfaces that forward; leave it to the function".into(),
+            );
         }
         match self.role {
             Role::Forward if self.traffic == Traffic::Both => {
@@ -148,6 +172,8 @@ mod tests {
             (Options { block_timeout_ms: 0, ..tap() }, "take 1 to 1000"),
             (Options { snap_len: 20, ..tap() }, "take 64 to"),
             (Options { burst: 0, ..tap() }, "bursts of 0"),
+            (Options { link: LinkPolicy::Across, ..tap() }, "leave it to the function"),
+            (Options { link: LinkPolicy::Across, ..Options::forward(["a"]) }, "leave it to the function"),
             (Options { traffic: Traffic::Both, ..Options::forward(["a"]) }, "what it has sent"),
             (Options { snap_len: 100, ..Options::forward(["a"]) }, "whole packets"),
         ];

@@ -24,7 +24,8 @@ pub(crate) struct Output {
     counts: TransmitCounts,
 }
 
-struct Outlet {
+/// A socket to send by to one interface.
+pub(crate) struct Outlet {
     device: Arc<Device>,
     socket: Socket,
 }
@@ -34,25 +35,39 @@ const CALL: usize = 64;
 /// Bytes that may be under way in the kernel for each socket.
 const BUFFER: i32 = 8 << 20;
 
+impl Outlet {
+    pub(crate) fn new(device: &Arc<Device>, options: &Options) -> Result<Self, PacketError> {
+        let refused = |action| move |error| PacketError::system(&device.name, action, error);
+        let socket = Socket::new().map_err(refused("make a packet socket"))?;
+        // More than the limit for ordinary users needs another capability.
+        if socket.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER).is_err() {
+            socket.set(libc::SOL_SOCKET, libc::SO_SNDBUF, &BUFFER).map_err(refused("set the send buffer"))?;
+        }
+        if options.bypass_qdisc {
+            socket
+                .set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
+                .map_err(refused("send past the queueing discipline"))?;
+        }
+        Ok(Self { device: Arc::clone(device), socket })
+    }
+
+    /// Sends one packet. False if it is lost.
+    pub(crate) fn send(&self, bytes: &[u8]) -> bool {
+        let mut burst = Burst::new(self);
+        burst.push(bytes);
+        burst.send();
+        burst.sent == 1
+    }
+}
+
 impl Output {
     pub(crate) fn new(devices: &[Arc<Device>], options: &Options, core: usize) -> Result<Self, PacketError> {
-        let outlet = |device: &Arc<Device>| {
-            let refused = |action| move |error| PacketError::system(&device.name, action, error);
-            let socket = Socket::new().map_err(refused("make a packet socket"))?;
-            // More than the limit for ordinary users needs another capability.
-            if socket.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER).is_err() {
-                socket.set(libc::SOL_SOCKET, libc::SO_SNDBUF, &BUFFER).map_err(refused("set the send buffer"))?;
-            }
-            if options.bypass_qdisc {
-                socket
-                    .set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
-                    .map_err(refused("send past the queueing discipline"))?;
-            }
-            Ok(Outlet { device: Arc::clone(device), socket })
-        };
         let outlets = match options.role {
             Role::Observe => None,
-            Role::Forward => Some(devices.iter().map(outlet).collect::<Result<_, PacketError>>()?),
+            Role::Forward => {
+                let outlet = |device| Outlet::new(device, options);
+                Some(devices.iter().map(outlet).collect::<Result<_, PacketError>>()?)
+            }
         };
         Ok(Self { core, devices: devices.to_vec(), outlets, counts: TransmitCounts::default() })
     }

@@ -63,7 +63,7 @@ impl PacketPort {
             devices.push(Arc::new(device));
         }
         let half = |core| {
-            Ok((Input::new(&devices, options, probe(options)?, core, cores), Output::new(&devices, options, core)?))
+            Ok((Input::new(&devices, options, probe(options)?, core, cores)?, Output::new(&devices, options, core)?))
         };
         let halves = (0..cores).map(half).collect::<Result<_, PacketError>>()?;
         *self.monitor.devices() = devices;
@@ -88,7 +88,7 @@ impl Port for PacketPort {
     }
 
     fn sides(&self) -> Sides {
-        if self.options.interfaces.len().is_multiple_of(2) { Sides::Pairs } else { Sides::One }
+        if self.options.are_paired() { Sides::Pairs } else { Sides::One }
     }
 }
 

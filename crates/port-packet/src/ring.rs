@@ -31,6 +31,7 @@ pub(crate) struct Ring {
     offered: AtomicU64,
     lost: AtomicU64,
     received: AtomicU64,
+    across: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -47,6 +48,8 @@ pub(crate) struct Totals {
     pub(crate) lost: u64,
     /// Packets that were handed to batches.
     pub(crate) received: u64,
+    /// Packets that the port took itself.
+    pub(crate) across: u64,
 }
 
 impl Totals {
@@ -54,11 +57,12 @@ impl Totals {
         self.offered += other.offered;
         self.lost += other.lost;
         self.received += other.received;
+        self.across += other.across;
     }
 
     /// Packets that lie in the ring.
     pub(crate) const fn unread(self) -> u64 {
-        self.offered.saturating_sub(self.received + self.lost)
+        self.offered.saturating_sub(self.received + self.across + self.lost)
     }
 }
 
@@ -118,6 +122,7 @@ impl Ring {
             offered: count(),
             lost: count(),
             received: count(),
+            across: count(),
             stopped: AtomicBool::new(false),
         }))
     }
@@ -193,10 +198,12 @@ impl Ring {
         !self.holders[before].is_free()
     }
 
-    /// Counts packets that were handed to a batch.
-    pub(crate) fn count_received(&self, packets: u64) {
-        // ORDERING: Relaxed. A count with one writer; pairs with `totals`.
+    /// Counts packets that were handed to a batch, and those that the port took itself.
+    pub(crate) fn count_received(&self, packets: u64, across: u64) {
+        // ORDERING: Relaxed. Counts with one writer; pairs with `totals`.
         self.received.fetch_add(packets, Ordering::Relaxed);
+        // ORDERING: Relaxed. As above.
+        self.across.fetch_add(across, Ordering::Relaxed);
     }
 
     /// Packets so far.
@@ -208,8 +215,8 @@ impl Ring {
             count.fetch_add(u64::from(new), Ordering::Relaxed) + u64::from(new)
         };
         // ORDERING: Relaxed. As above; pairs with `count_received`.
-        let received = self.received.load(Ordering::Relaxed);
-        Totals { offered: add(&self.offered, new.offered), lost: add(&self.lost, new.lost), received }
+        let (received, across) = (self.received.load(Ordering::Relaxed), self.across.load(Ordering::Relaxed));
+        Totals { offered: add(&self.offered, new.offered), lost: add(&self.lost, new.lost), received, across }
     }
 
     /// Packets that this ring has lost. What lies in it counts if nobody will read it.
@@ -309,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_was_neither_received_nor_lost_lies_in_the_ring() {
-        let totals = Totals { offered: 10, lost: 3, received: 5 };
+        let totals = Totals { offered: 11, lost: 3, received: 5, across: 1 };
         assert_eq!(totals.unread(), 2);
     }
 }

@@ -98,7 +98,10 @@ fn hosts_talk_by_tcp_through_two_cores() {
     let Some(row) = Row::new("tcp") else { return };
     row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
     row.right.ip(&["addr", "add", "10.9.0.2/24", "dev", "h1"]).expect("the end is there");
-    let server = row.serve(both(), 2, across);
+    let server = row.serve(both(), 2, |_, packet, bytes| {
+        assert_eq!(bytes[12..14], [8, 0], "ARP goes across without the function");
+        Fate::Transmit(packet.interface ^ 1)
+    });
     let listener = row.right.enter(|| TcpListener::bind((Ipv4Addr::new(10, 9, 0, 2), 80))).expect("it is there");
     let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     // Both ways at once, in several connections.
@@ -142,6 +145,7 @@ fn hosts_talk_by_tcp_through_two_cores() {
     client.join().expect("it doesn't panic");
     let counts = server.monitor.counts();
     assert!(counts.iter().all(|counts| counts.too_long == 0 && counts.lack_checksum == 0), "{counts:?}");
+    assert!(counts.iter().all(|counts| counts.across > 0 && counts.lost_across == 0), "both have asked: {counts:?}");
     let (received, sent, lost) = add(&server.stop());
     assert_eq!(received, sent.sent + sent.lost);
     assert_eq!(lost.unclaimed, 0);
