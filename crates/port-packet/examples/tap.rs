@@ -5,6 +5,7 @@
 //! ```
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,18 @@ struct Count {
     lost: u64,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match tap() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to tell if that fails.
+            let _ = writeln!(std::io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tap() -> Result<(), Box<dyn std::error::Error>> {
     let (mut interfaces, mut cores, mut seconds) = (Vec::new(), 1, 10);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

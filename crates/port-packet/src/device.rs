@@ -7,7 +7,7 @@ use packet::LinkType;
 use port::ReceiveLosses;
 
 use crate::error::PacketError;
-use crate::interface::{Facts, Probe};
+use crate::interface::{Facts, Probe, forwarding};
 use crate::options::{LinkPolicy, Options, Role, Traffic};
 use crate::ring::{Ring, Totals};
 
@@ -49,6 +49,8 @@ struct State {
     unfetched: ReceiveLosses,
     /// Why the interface can't be used at the moment.
     trouble: Option<String>,
+    /// The setting by which the kernel forwards packets too.
+    forwarding: Option<String>,
 }
 
 /// What an interface has counted.
@@ -89,6 +91,7 @@ impl Device {
             before: Totals::default(),
             unfetched: ReceiveLosses::default(),
             trouble: None,
+            forwarding: None,
         };
         Self {
             name: name.to_owned(),
@@ -159,6 +162,7 @@ impl Device {
         state.rings.extend(rings.iter().map(Arc::downgrade));
         state.made = rings.into_iter().map(Some).collect();
         (state.group, state.link, state.trouble) = (group, facts.link, None);
+        state.forwarding = forwarding(&self.name);
         // ORDERING: Relaxed. As in `index`.
         self.index.store(facts.index, Ordering::Relaxed);
         // ORDERING: Release pairs with Acquire in `generation`.
@@ -251,10 +255,12 @@ impl Device {
         if promiscuous {
             line += ", promiscuous";
         }
-        line += match role {
-            Role::Observe => "; nothing is sent",
-            Role::Forward => "; the kernel has copies: turn off its own forwarding (`sysctl net.ipv4.ip_forward=0`)",
-        };
+        if role == Role::Observe {
+            line += "; nothing is sent";
+        }
+        if let (Role::Forward, Some(setting)) = (role, &state.forwarding) {
+            line += &format!("; the kernel forwards its packets too: type `sysctl {setting}=0`");
+        }
         if role == Role::Forward && counts.lack_checksum > 0 {
             line += &format!(
                 "; {} packets came without a checksum: on the sending end of this wire type `ethtool -K IF tx off`",

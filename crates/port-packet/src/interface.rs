@@ -1,6 +1,7 @@
 //! Facts about a network interface, asked of the kernel in the calling thread's network namespace.
 
 use std::ffi::{CStr, c_int};
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -97,6 +98,15 @@ impl Probe {
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, ptr::from_mut(request)) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// Which setting makes the kernel forward what arrives at this interface, if one does.
+pub(crate) fn forwarding(name: &str) -> Option<String> {
+    // The calling thread's namespace has its own settings there.
+    ["ipv4", "ipv6"]
+        .iter()
+        .map(|version| format!("net/{version}/conf/{name}/forwarding"))
+        .find(|setting| fs::read_to_string(format!("/proc/sys/{setting}")).is_ok_and(|value| value.trim() != "0"))
 }
 
 /// `ARPHRD_RAWIP` of `linux/if_arp.h`.

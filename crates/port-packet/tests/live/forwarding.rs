@@ -150,3 +150,22 @@ fn hosts_talk_by_tcp_through_two_cores() {
     assert_eq!(received, sent.sent + sent.lost);
     assert_eq!(lost.unclaimed, 0);
 }
+
+#[test]
+fn a_kernel_that_forwards_too_is_told_of() {
+    let Some(row) = Row::new("router") else { return };
+    let described = || {
+        let server = row.serve(both(), 1, across);
+        server.monitor.describe()
+    };
+    let set = |value: &str| {
+        row.middle.enter(|| std::fs::write("/proc/sys/net/ipv4/conf/a1/forwarding", value)).expect("root may");
+    };
+    set("0");
+    assert!(described().iter().all(|line| !line.contains("forwards")));
+    set("1");
+    let lines = described();
+    assert!(!lines[0].contains("forwards"), "{lines:?}");
+    let told = "; the kernel forwards its packets too: type `sysctl net/ipv4/conf/a1/forwarding=0`";
+    assert!(lines[1].ends_with(told), "{lines:?}");
+}
