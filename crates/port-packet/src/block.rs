@@ -67,6 +67,9 @@ impl<'a> Block<'a> {
     pub(crate) fn first(self) -> Result<Cursor, Malformed> {
         let left = self.word(FIRST + offset_of!(tpacket_hdr_v1, num_pkts))?;
         let at = self.word(FIRST + offset_of!(tpacket_hdr_v1, offset_to_first_pkt))? as usize;
+        if at < size_of::<tpacket_block_desc>() {
+            return Err(Malformed);
+        }
         Ok(Cursor { at, left })
     }
 
@@ -111,18 +114,19 @@ impl<'a> Block<'a> {
         }))
     }
 
-    /// The place behind the packet at the cursor.
-    pub(crate) fn next(self, cursor: Cursor) -> Result<Cursor, Malformed> {
+    /// The place behind `frame`, the packet at the cursor.
+    pub(crate) fn next(self, cursor: Cursor, frame: Frame) -> Result<Cursor, Malformed> {
         let left = cursor.left.saturating_sub(1);
         if left == 0 {
             return Ok(Cursor { at: cursor.at, left });
         }
         let step = self.word(cursor.at.checked_add(offset_of!(tpacket3_hdr, tp_next_offset)).ok_or(Malformed)?)?;
-        // Too small a step would show bytes of a packet as a header, and none would show the same packet again.
-        if (step as usize) < HEADER_LEN {
+        let at = cursor.at.checked_add(step as usize).ok_or(Malformed)?;
+        // A header in a packet would be read while a loan's holder writes there.
+        if at < frame.offset + frame.len {
             return Err(Malformed);
         }
-        Ok(Cursor { at: cursor.at.checked_add(step as usize).ok_or(Malformed)?, left })
+        Ok(Cursor { at, left })
     }
 
     /// The bytes of a packet.

@@ -204,7 +204,7 @@ impl Input {
                 });
                 *next = Seq(next.0 + *step);
             }
-            match memory.next(cursor) {
+            match memory.next(cursor, frame) {
                 Ok(behind) => cursor = behind,
                 Err(malformed) => break Err(malformed),
             }

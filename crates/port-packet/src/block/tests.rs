@@ -40,12 +40,13 @@ fn walk(block: Block<'_>) -> (Vec<Frame>, bool) {
     let mut step = block.first();
     loop {
         let Ok(cursor) = step else { return (frames, false) };
-        match block.frame(cursor) {
-            Ok(Some(frame)) => frames.push(frame),
+        let frame = match block.frame(cursor) {
+            Ok(Some(frame)) => frame,
             Ok(None) => return (frames, true),
             Err(Malformed) => return (frames, false),
-        }
-        step = block.next(cursor);
+        };
+        frames.push(frame);
+        step = block.next(cursor, frame);
     }
 }
 
@@ -87,8 +88,9 @@ fn wrong_numbers_never_lead_outside_or_in_a_circle() {
             put(&mut bytes, at, value);
             let (frames, _) = walk(block(&mut bytes));
             assert!(frames.iter().all(|frame| frame.offset + frame.len <= bytes.len()), "{value} at {at}");
-            // As many as fit, whatever the count says.
-            assert!(frames.len() <= bytes.len() / HEADER_LEN, "{value} at {at}: {} packets", frames.len());
+            // Each lies behind the one before, with a header between them, so that there are as many as fit, whatever the count says.
+            let is_behind = |pair: &[Frame]| pair[0].offset + pair[0].len + HEADER_LEN <= pair[1].offset;
+            assert!(frames.windows(2).all(is_behind), "{value} at {at}: {frames:?}");
         }
     }
 }

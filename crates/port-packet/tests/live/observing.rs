@@ -161,7 +161,7 @@ fn packets_of_two_taps_come_in_the_order_of_their_times() {
     let Some(row) = Row::new("order") else { return };
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
-    let options = Options { block_timeout_ms: 5, ..Options::observe(["a0", "a1"]) };
+    let options = Options { block_timeout_ms: 20, ..Options::observe(["a0", "a1"]) };
     let server = row.serve(options, 1, move |_, packet, bytes| {
         let number = u64::from_be_bytes(*bytes[42..].first_chunk().expect("it is long enough"));
         noted.lock().expect("nobody panics").push((number, packet.interface));
