@@ -120,10 +120,10 @@ impl Device {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Makes the rings of all cores, unless another core has made them for this interface already.
-    pub(crate) fn open(&self, facts: Facts) -> Result<(), PacketError> {
+    /// Makes the rings of all cores, in place of those of generation `known`. Does nothing if another core has done so already.
+    pub(crate) fn open(&self, facts: Facts, known: u32) -> Result<(), PacketError> {
         let mut state = self.state();
-        if self.generation() > 0 && self.index() == facts.index {
+        if self.generation() != known {
             return Ok(());
         }
         if !facts.is_on {
@@ -171,8 +171,8 @@ impl Device {
     }
 
     /// Looks for the interface under its name, and makes the rings if it is there.
-    pub(crate) fn open_again(&self, probe: &Probe) -> Result<(), PacketError> {
-        self.open(probe.facts(&self.name)?)
+    pub(crate) fn open_again(&self, probe: &Probe, known: u32) -> Result<(), PacketError> {
+        self.open(probe.facts(&self.name)?, known)
     }
 
     /// The ring of a core, once for each generation, and what frames begin with.

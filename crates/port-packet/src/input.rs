@@ -111,19 +111,16 @@ impl Input {
             if inlet.generation != inlet.device.generation() {
                 inlet.fetch(self.core);
             }
-            let name = &inlet.device.name;
-            let presence = inlet.ring.as_ref().map_or(Presence::Gone, |ring| self.probe.presence(name, ring.index));
+            let presence = inlet.presence(&self.probe);
             let before = std::mem::replace(&mut inlet.presence, presence);
             match presence {
                 Presence::Up if before == Presence::Up => {}
                 Presence::Up => inlet.device.note(None),
                 Presence::Down => inlet.device.note(Some("it is down".into())),
-                Presence::Gone => match inlet.device.open_again(&self.probe) {
+                Presence::Gone => match inlet.device.open_again(&self.probe, inlet.generation) {
                     Ok(()) => {
                         inlet.fetch(self.core);
-                        let opened = inlet.ring.as_ref();
-                        inlet.presence =
-                            opened.map_or(Presence::Gone, |ring| self.probe.presence(&inlet.device.name, ring.index));
+                        inlet.presence = inlet.presence(&self.probe);
                     }
                     Err(error) => inlet.device.note(Some(error.to_string())),
                 },
@@ -236,6 +233,14 @@ impl Inlet {
         self.close();
         (self.ring, self.link, self.generation) = (Some(ring), link, generation);
         (self.block, self.reading) = (0, None);
+    }
+
+    /// Whether the interface of the ring passes packets.
+    fn presence(&self, probe: &Probe) -> Presence {
+        match &self.ring {
+            Some(ring) if ring.socket().is_bound(ring.index) => probe.presence(&self.device.name, ring.index),
+            Some(_) | None => Presence::Gone,
+        }
     }
 
     fn close(&mut self) {

@@ -59,7 +59,7 @@ impl PacketPort {
         let mut devices = Vec::new();
         for name in &options.interfaces {
             let device = Device::new(name, options, cores);
-            device.open(facts.facts(name)?)?;
+            device.open(facts.facts(name)?, 0)?;
             devices.push(Arc::new(device));
         }
         let half = |core| {

@@ -97,6 +97,14 @@ impl Socket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// True if it is bound to the interface with this number. The kernel ends that when the interface goes, also if it comes back later.
+    pub(crate) fn is_bound(&self, index: u32) -> bool {
+        let (mut bound, mut len) = (address(0, 0), size_of::<libc::sockaddr_ll>() as libc::socklen_t);
+        // SAFETY: the pointer and the length are those of a live address, for which any bytes are valid.
+        let result = unsafe { libc::getsockname(self.as_raw_fd(), ptr::from_mut(&mut bound).cast(), &raw mut len) };
+        result == 0 && bound.sll_ifindex == index as c_int
+    }
+
     /// Sets which packets it takes, between two packets.
     pub(crate) fn filter(&self, filter: Filter) -> io::Result<()> {
         let code = |code: u32| code as u16;

@@ -76,3 +76,20 @@ fn a_tap_tells_of_an_interface_that_is_switched_off_while_nothing_arrives() {
     let outcome = server.stop().remove(0);
     assert_eq!((outcome.down, outcome.sent), (vec!["a0".to_owned()], None));
 }
+
+#[test]
+fn an_interface_that_was_in_another_namespace_is_taken_up_when_it_is_back() {
+    let Some(row) = Row::new("moved") else { return };
+    let server = row.serve(both(), 2, across);
+    exchange(&row.wires(), &[0, 1], 100, 300);
+    // It keeps its number, so that only the sockets tell.
+    row.middle.ip(&["link", "set", "a1", "netns", row.left.name()]).expect("the end is there");
+    eventually("the port sees it", || server.monitor.describe()[1].contains("now: there is no interface a1"));
+    row.left.ip(&["link", "set", "a1", "netns", row.middle.name()]).expect("the end is there");
+    eventually("the port sees it", || server.monitor.describe()[1].contains("now: a1 is down; type"));
+    row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
+    eventually("the port takes it up", || !server.monitor.describe()[1].contains("now:"));
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 300);
+    assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    assert_eq!(server.stop().iter().map(|outcome| outcome.received).sum::<u64>(), 1200);
+}
