@@ -175,11 +175,12 @@ impl Device {
         self.open(probe.facts(&self.name)?, known)
     }
 
-    /// The ring of a core, once for each generation, and what frames begin with.
-    pub(crate) fn fetch(&self, core: usize) -> Option<(Arc<Ring>, LinkType)> {
+    /// The ring of a core, once for each generation, with what frames begin with, and the generation.
+    pub(crate) fn fetch(&self, core: usize) -> Option<(Arc<Ring>, LinkType, u32)> {
+        // The generation changes under the lock.
         let mut state = self.state();
         let ring = state.made.get_mut(core)?.take()?;
-        Some((ring, state.link))
+        Some((ring, state.link, self.generation()))
     }
 
     /// Ends the rings of a core: they take no more packets, and nobody will read what lies in them.

@@ -228,8 +228,7 @@ impl Input {
 impl Inlet {
     /// Fetches the ring that was made for this core, in place of the one that it has.
     fn fetch(&mut self, core: usize) {
-        let generation = self.device.generation();
-        let Some((ring, link)) = self.device.fetch(core) else { return };
+        let Some((ring, link, generation)) = self.device.fetch(core) else { return };
         self.close();
         (self.ring, self.link, self.generation) = (Some(ring), link, generation);
         (self.block, self.reading) = (0, None);

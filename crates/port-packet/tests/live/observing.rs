@@ -34,9 +34,10 @@ struct Tcpdump {
 impl Tcpdump {
     fn start(row: &Row) -> Self {
         let file = format!("{}/tap-{}.pcap", std::env::temp_dir().display(), std::process::id());
-        let exec = ["netns", "exec", row.middle.name()];
+        // Should the test fail meanwhile, it ends by itself.
+        let exec = ["60", "ip", "netns", "exec", row.middle.name()];
         let dump = ["tcpdump", "-i", "a0", "-U", "-n", "-s", "0", "-B", "4096", "-w", &file, "-Z", "root"];
-        let mut command = Command::new("ip");
+        let mut command = Command::new("timeout");
         command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin");
         let mut child = command.args(exec).args(dump).stderr(Stdio::piped()).spawn().expect("it is installed");
         let mut told = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -50,7 +51,7 @@ impl Tcpdump {
 
     /// Ends it, and returns its frames.
     fn end(mut self) -> Frames {
-        // SAFETY: it is our child, which has not been waited for.
+        // SAFETY: it is our child, which has not been waited for, and which passes the signal on.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) }, 0);
         let mut rest = String::new();
         self.told.read_to_string(&mut rest).expect("it says what it has done");
