@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("nf", &["packet", "flow", "memory"]),
     ("port", &["packet", "locality"]),
     ("port-xdp", &["packet", "port", "locality"]),
+    ("port-packet", &["packet", "port", "locality"]),
     ("l7", &["packet", "port"]),
     ("stream", &[]),
     ("identify", &["packet", "port"]),

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+mod area;
+mod block;
+mod device;
+mod error;
+mod input;
+mod interface;
+mod link;
+mod options;
+mod output;
+mod port;
+mod queue;
+mod ring;
+mod socket;
+mod stamps;
+
+pub use self::port::{Monitor, PacketPort};
+pub use device::InterfaceCounts;
+pub use error::PacketError;
+pub use options::{LinkPolicy, Options, Role, Traffic};
