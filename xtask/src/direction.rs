@@ -75,6 +75,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "case",
             "catalogue",
             "daemon",
+            "port-packet",
             "port-xdp",
             "iptables",
         ],

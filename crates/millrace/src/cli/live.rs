@@ -9,7 +9,8 @@ use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use l7::defrag::{Defragmented, Limits};
 use nf::{Fates, Sharing};
 use port::Port;
-use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Monitor, Protocol, XdpPort};
+use port_packet::{Options as PacketOptions, PacketPort};
+use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, XdpPort};
 
 use super::control::Served;
 use super::engines::Wanted;
@@ -34,6 +35,10 @@ pub(super) struct LiveOptions {
     /// and the fourth are paired as well
     #[arg(long = "interface", value_name = "NAME", help_heading = LIVE, conflicts_with_all = ["captures", "inputs"])]
     pub(super) interfaces: Vec<String>,
+    /// Only watch: take copies of what the interfaces receive and send, by AF_PACKET. Nothing is sent, whatever the verdict, and the kernel
+    /// goes on as before
+    #[arg(long, help_heading = LIVE, conflicts_with_all = ["copying", "link_traffic", "management", "busy_poll"])]
+    observe: bool,
     /// Where the XDP program runs that takes the packets [default: best]
     #[arg(long, value_enum, help_heading = LIVE)]
     xdp: Option<Xdp>,
@@ -68,6 +73,8 @@ enum Xdp {
     Generic,
     /// In the driver if it can; else in the network stack, and a line says so.
     Best,
+    /// Nowhere: packets come and go by AF_PACKET. Slower, and the kernel has copies of them, so it must not forward itself.
+    Off,
 }
 
 /// Whether the kernel copies packets.
@@ -113,6 +120,7 @@ impl LiveOptions {
     /// Refuses these options where no interface is named.
     pub(super) fn refuse_without_interface(&self) -> Result<(), Failed> {
         let given = [
+            ("--observe", self.observe),
             ("--xdp", self.xdp.is_some()),
             ("--copying", self.copying.is_some()),
             ("--link-traffic", self.link_traffic.is_some()),
@@ -129,13 +137,40 @@ impl LiveOptions {
         }
     }
 
-    /// The options of the port. With one queue for all cores the engine steers.
-    fn port(&self, single_queue: bool) -> port_xdp::Options {
+    /// The port. With one queue for all cores the engine steers.
+    fn open(&self, single_queue: bool) -> Result<Taken, Failed> {
+        if self.observe || matches!(self.xdp, Some(Xdp::Off)) {
+            if let Some(option) = self.only_xdp() {
+                return Err(Failed::usage(format_args!("{option} is for XDP; leave it out with --xdp off")));
+            }
+            let names = self.interfaces.iter().cloned();
+            let options = if self.observe { PacketOptions::observe(names) } else { PacketOptions::forward(names) };
+            let port = PacketPort::new(PacketOptions { single_queue, ..options }).map_err(Failed::usage)?;
+            let monitor = Monitor::Packet(port.monitor());
+            return Ok(Taken { port: Box::new(port), monitor });
+        }
+        let port = XdpPort::new(self.xdp_options(single_queue)).map_err(Failed::usage)?;
+        let monitor = Monitor::Xdp(port.monitor());
+        Ok(Taken { port: Box::new(port), monitor })
+    }
+
+    /// An option that is given and has no meaning without XDP.
+    fn only_xdp(&self) -> Option<&'static str> {
+        let given = [
+            ("--copying", self.copying.is_some()),
+            ("--link-traffic", self.link_traffic.is_some()),
+            ("--management", !self.management.is_empty()),
+            ("--busy-poll", self.busy_poll),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+
+    fn xdp_options(&self, single_queue: bool) -> port_xdp::Options {
         let mut options = port_xdp::Options::new(self.interfaces.iter().cloned());
         options.mode = match self.xdp.unwrap_or(Xdp::Best) {
             Xdp::Native => Mode::Native,
             Xdp::Generic => Mode::Generic,
-            Xdp::Best => Mode::Best,
+            Xdp::Best | Xdp::Off => Mode::Best,
         };
         options.copying = match self.copying.unwrap_or(Copies::Best) {
             Copies::Copy => Copying::Copy,
@@ -153,6 +188,36 @@ impl LiveOptions {
         options.busy_poll = self.busy_poll.then(BusyPoll::default);
         options.single_queue = single_queue;
         options
+    }
+}
+
+/// A port, and what tells about it while it runs.
+struct Taken {
+    port: Box<dyn Port + Send>,
+    monitor: Monitor,
+}
+
+/// What tells about a port while it runs.
+enum Monitor {
+    Xdp(port_xdp::Monitor),
+    Packet(port_packet::Monitor),
+}
+
+impl Monitor {
+    /// A line for each interface, once the port is open.
+    fn describe(&self) -> Vec<String> {
+        match self {
+            Self::Xdp(monitor) => monitor.describe(),
+            Self::Packet(monitor) => monitor.describe(),
+        }
+    }
+
+    /// What was counted.
+    fn counted(&self) -> Live {
+        match self {
+            Self::Xdp(monitor) => Live::Xdp { interfaces: monitor.counts(), balances: monitor.balances() },
+            Self::Packet(monitor) => Live::Packet(monitor.counts()),
+        }
     }
 }
 
@@ -187,8 +252,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let bound = (description.sharing == Sharing::Streams)
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
-    let mut port = XdpPort::new(live.port(cores > 1 && !live.card_steers)).map_err(Failed::usage)?;
-    let monitor = port.monitor();
+    let Taken { mut port, monitor } = live.open(cores > 1 && !live.card_steers)?;
     let control = Control::default();
     let configuration = &args.configuration;
     let about = Served { control: &control, configuration, entry, description: &description, kind };
@@ -213,12 +277,12 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     };
     let outcome = match policy {
         Some(policy) => {
-            let mut gathering = Defragmented::new(&mut port, policy, Limits::default());
+            let mut gathering = Defragmented::new(&mut *port, policy, Limits::default());
             let outcome = over(&*program, (kind, cores), options.clone(), &mut gathering, &control, wait);
             fragments = Some(gathering.totals().get());
             outcome
         }
-        None => over(&*program, (kind, cores), options.clone(), &mut port, &control, wait),
+        None => over(&*program, (kind, cores), options.clone(), &mut *port, &control, wait),
     };
     let place = place.take();
     let outcome = outcome.map_err(|error| match error {
@@ -244,7 +308,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         dropped: None,
         dropped_file: None,
         remark: program.remark(&fates).map(|note| args.configuration.named(&note)),
-        live: Some(Live { interfaces: monitor.counts(), balances: monitor.balances() }),
+        live: Some(monitor.counted()),
         outcome: &outcome,
     };
     match args.json {

@@ -62,11 +62,11 @@ pub(crate) struct Run<'a> {
 }
 
 /// What was counted at live interfaces.
-pub(crate) struct Live {
-    /// For each interface.
-    pub(crate) interfaces: Vec<InterfaceCounts>,
-    /// For each core: where its frames are.
-    pub(crate) balances: Vec<Balance>,
+pub(crate) enum Live {
+    /// By AF_XDP: for each interface, and for each core where its frames are.
+    Xdp { interfaces: Vec<InterfaceCounts>, balances: Vec<Balance> },
+    /// By AF_PACKET: for each interface.
+    Packet(Vec<port_packet::InterfaceCounts>),
 }
 
 impl Live {
@@ -79,54 +79,94 @@ impl Live {
                 *out += &format!("  {}\n", style.warn(note));
             }
         };
+        let past = |out: &mut String, interface: &str, parts: &[(u64, &str)]| {
+            let parts = parts.iter().filter(|(number, _)| *number > 0);
+            let parts: Vec<String> = parts.map(|(number, what)| format!("{} {what}", count(*number))).collect();
+            if !parts.is_empty() {
+                *out += &format!("  {interface}, past the function: {}\n", parts.join(", "));
+            }
+        };
         let mut out = String::new();
         lose(&mut out, lost.ring_full, "lost before the function, whose receive rings were full");
-        lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
         lose(
             &mut out,
             sent.map_or(0, |sent| sent.lost),
             "lost in transmit, where the ring was full or the interface down",
         );
-        for counts in &self.interfaces {
-            let InterfaceCounts { interface, program, sent_across, lost_across } = counts;
-            lose(&mut out, *lost_across, &format!("link traffic lost at {interface}, whose transmit ring was full"));
-            let past = [
-                (program.link_passed, "link traffic to the kernel"),
-                (program.management_passed, "to management ports of the kernel"),
-                (*sent_across, "link traffic out, from across"),
-            ];
-            let parts: Vec<String> = past
-                .into_iter()
-                .filter(|(number, _)| *number > 0)
-                .map(|(number, what)| format!("{} {what}", count(number)))
-                .collect();
-            if !parts.is_empty() {
-                out += &format!("  {interface}, past the function: {}\n", parts.join(", "));
+        match self {
+            Self::Xdp { interfaces, balances } => {
+                lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
+                for InterfaceCounts { interface, program, sent_across, lost_across } in interfaces {
+                    let what = format!("link traffic lost at {interface}, whose transmit ring was full");
+                    lose(&mut out, *lost_across, &what);
+                    let parts = [
+                        (program.link_passed, "link traffic to the kernel"),
+                        (program.management_passed, "to management ports of the kernel"),
+                        (*sent_across, "link traffic out, from across"),
+                    ];
+                    past(&mut out, interface, &parts);
+                }
+                for (core, balance) in balances.iter().enumerate().filter(|(_, balance)| !balance.adds_up()) {
+                    let note = format!("core {core} has lost frames, which is a bug in Millrace: {balance:?}");
+                    out += &format!("  {}\n", style.warn(note));
+                }
             }
-        }
-        for (core, balance) in self.balances.iter().enumerate().filter(|(_, balance)| !balance.adds_up()) {
-            let note = format!("core {core} has lost frames, which is a bug in Millrace: {balance:?}");
-            out += &format!("  {}\n", style.warn(note));
+            Self::Packet(interfaces) => {
+                lose(&mut out, lost.unclaimed, "left in the receive rings at the end");
+                for counts in interfaces {
+                    let interface = &counts.interface;
+                    lose(&mut out, counts.lost_across, &format!("link traffic from {interface} lost across"));
+                    lose(&mut out, counts.cut, &format!("received at {interface} without their end"));
+                    lose(
+                        &mut out,
+                        counts.too_long,
+                        &format!("too long to be sent, as segments were joined near {interface}"),
+                    );
+                    past(&mut out, interface, &[(counts.across, "link traffic across")]);
+                }
+            }
         }
         out
     }
 
     fn json(&self) -> Value {
-        let interfaces = self.interfaces.iter().map(|counts| {
-            json!({
-                "interface": counts.interface,
-                "to_function": counts.program.redirected,
-                "unclaimed": counts.program.unclaimed,
-                "link_to_kernel": counts.program.link_passed,
-                "management_to_kernel": counts.program.management_passed,
-                "link_across": counts.sent_across,
-                "link_across_lost": counts.lost_across,
-            })
-        });
-        json!({
-            "interfaces": interfaces.collect::<Vec<_>>(),
-            "frames_add_up": self.balances.iter().all(Balance::adds_up),
-        })
+        match self {
+            Self::Xdp { interfaces, balances } => {
+                let interfaces = interfaces.iter().map(|counts| {
+                    json!({
+                        "interface": counts.interface,
+                        "to_function": counts.program.redirected,
+                        "unclaimed": counts.program.unclaimed,
+                        "link_to_kernel": counts.program.link_passed,
+                        "management_to_kernel": counts.program.management_passed,
+                        "link_across": counts.sent_across,
+                        "link_across_lost": counts.lost_across,
+                    })
+                });
+                json!({
+                    "by": "xdp",
+                    "interfaces": interfaces.collect::<Vec<_>>(),
+                    "frames_add_up": balances.iter().all(Balance::adds_up),
+                })
+            }
+            Self::Packet(interfaces) => {
+                let interfaces = interfaces.iter().map(|counts| {
+                    json!({
+                        "interface": counts.interface,
+                        "offered": counts.offered,
+                        "received": counts.received,
+                        "ring_full": counts.ring_full,
+                        "unread": counts.unread,
+                        "link_across": counts.across,
+                        "link_across_lost": counts.lost_across,
+                        "lack_checksum": counts.lack_checksum,
+                        "cut": counts.cut,
+                        "too_long": counts.too_long,
+                    })
+                });
+                json!({ "by": "packet", "interfaces": interfaces.collect::<Vec<_>>() })
+            }
+        }
     }
 }
 
