@@ -15,6 +15,7 @@
 pub mod cases;
 pub mod config;
 mod contract;
+mod explained;
 mod runs;
 
 use std::any::Any;
@@ -35,6 +36,7 @@ use port::{Batch, Port, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 
 use crate::config::{ConfigError, Settings};
+pub use crate::explained::{Decided, Explained};
 pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Runs, TablesNow, TakeOver};
 
 /// The functions that commands know by name.
@@ -255,6 +257,12 @@ pub trait Program: Send + Sync {
     /// Errors of the port.
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError>;
 
+    /// Runs it over the packets before number `number`, counted from 0, and takes that one's step apart. `None` if there are fewer.
+    ///
+    /// # Errors
+    /// Errors of the port.
+    fn explain_packet(&self, queue: &mut dyn Queue, number: u64) -> Result<Option<Explained>, EngineError>;
+
     /// Compares every engine with `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
 
@@ -450,6 +458,10 @@ impl<N: Function> Program for Loaded<N> {
             }
         }
         Ok(instance.report(now))
+    }
+
+    fn explain_packet(&self, queue: &mut dyn Queue, number: u64) -> Result<Option<Explained>, EngineError> {
+        Explained::of(&self.0, queue, number)
     }
 
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {

@@ -12,6 +12,7 @@ mod demo;
 mod dropped;
 mod efsm;
 pub(crate) mod engines;
+mod explain;
 pub(crate) mod failure;
 mod files;
 mod filter;
@@ -88,6 +89,7 @@ enum Task {
     Functions(functions::Args),
     Run(run::Args),
     Ctl(ctl::Args),
+    Explain(explain::Args),
     Check(check::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
@@ -150,6 +152,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Ctl(args) => ctl::perform(&args),
+        Task::Explain(args) => explain::perform(&args, catalogue),
         Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
@@ -187,7 +190,7 @@ fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
-    for task in ["functions", "run", "check", "sequence", "verify", "bench", "advise", "profile"] {
+    for task in ["functions", "run", "explain", "check", "sequence", "verify", "bench", "advise", "profile"] {
         if command.find_subcommand(task).is_some() {
             let names =
                 if task == "bench" { [names.as_slice(), &["suite", "sweep", "fifo"]].concat() } else { names.clone() };

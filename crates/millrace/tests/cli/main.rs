@@ -11,6 +11,7 @@ mod control;
 mod defragment;
 mod dropped;
 mod efsm;
+mod explain;
 mod flows;
 mod folder;
 mod hostile;
