@@ -9,6 +9,7 @@ mod control;
 mod ctl;
 mod defragment;
 mod demo;
+mod doctor;
 mod dropped;
 mod efsm;
 pub(crate) mod engines;
@@ -88,6 +89,7 @@ enum Task {
     Functions(functions::Args),
     Run(run::Args),
     Ctl(ctl::Args),
+    Doctor(doctor::Args),
     Check(check::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
@@ -150,6 +152,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Ctl(args) => ctl::perform(&args),
+        Task::Doctor(args) => doctor::perform(&args),
         Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
