@@ -89,7 +89,8 @@ impl Interface {
             name: name.to_owned(),
             is_up,
             is_running: flags & libc::IFF_RUNNING != 0,
-            is_ethernet: link.hardware == libc::ARPHRD_ETHER,
+            // Packets of the loopback have Ethernet headers, too.
+            is_ethernet: [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&link.hardware),
             peer: driver.as_ref().is_ok_and(|driver| driver == "veth").then(|| peer(probe, &link)),
             driver,
             mtu: facts.mtu,

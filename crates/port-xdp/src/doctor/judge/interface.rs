@@ -81,7 +81,7 @@ fn driver(interface: &Interface) -> String {
 
 fn native(interface: &Interface) -> Finding {
     let driver = driver(interface);
-    let (reason, source) = match (&interface.trial, &interface.abilities) {
+    let lacks = match (&interface.trial, &interface.abilities) {
         (Some(Trial::Native { .. }), _) => {
             return Finding::good("native XDP", format!("{driver} ran the XDP program when it was tried"));
         }
@@ -89,11 +89,11 @@ fn native(interface: &Interface) -> Finding {
             let says = format!("it was tried, and can't be opened: {error}");
             return Finding::problem("native XDP", says, "do what that sentence says, then try again");
         }
-        (Some(Trial::Generic(reason)), _) => (format!(" ({reason})"), "when it was tried"),
+        (Some(Trial::Generic(reason)), _) => format!("when it was tried, {driver} ran no XDP program ({reason})"),
         (None, Ok(abilities)) if abilities.has(Abilities::RUNS | Abilities::REDIRECTS) => {
             return Finding::good("native XDP", format!("{driver} runs XDP programs"));
         }
-        (None, Ok(_)) => (String::new(), "as the kernel tells"),
+        (None, Ok(_)) => format!("{driver} runs no XDP program now"),
         (None, Err(why)) => {
             let says = format!("whether {driver} runs XDP programs can't be seen: {why} (Linux 6.3 and later tell it)");
             return Finding::note("native XDP", says, try_it(interface));
@@ -101,14 +101,12 @@ fn native(interface: &Interface) -> Finding {
     };
     let advice = match &interface.peer {
         Some(_) => format!(
-            "give its other end no more transmit queues than {} receive queues: `ethtool -L END tx {}`",
+            "give its other end no more transmit queues than this end's receive queues, {}: `ethtool -L END tx {}`",
             interface.queues.receive, interface.queues.receive
         ),
         None => "take a card whose driver runs XDP programs if that is too slow".to_owned(),
     };
-    let says = format!(
-        "{driver} runs no XDP program, {source}{reason}, so a run uses generic mode, which is three times slower"
-    );
+    let says = format!("{lacks}, so a run uses generic mode, which is three times slower");
     Finding::note("native XDP", says, advice)
 }
 
@@ -211,13 +209,15 @@ fn offloads(interface: &Interface) -> Vec<Finding> {
     };
     let is_on = |offload: &str| on.iter().any(|name| name == offload);
     let mut findings = Vec::new();
-    for (offload, what, command) in [("rx-lro", "LRO", "lro off"), ("rx-gro-hw", "GRO in the card", "rx-gro-hw off")] {
-        if is_on(offload) {
-            let says = format!(
-                "{what} is on: it joins TCP segments into packets that nobody sent, and many drivers refuse XDP with it"
-            );
-            findings.push(Finding::problem("offloads", says, format!("type `ethtool -K {name} {command}`")));
-        }
+    if is_on("rx-lro") {
+        let says =
+            "LRO is on: it joins TCP segments into packets that nobody sent, and many drivers refuse XDP with it";
+        findings.push(Finding::problem("offloads", says, format!("type `ethtool -K {name} lro off`")));
+    }
+    if is_on("rx-gro-hw") {
+        // Some drivers turn it off themselves.
+        let says = "GRO in the card is on: it joins TCP segments, and some drivers refuse XDP with it";
+        findings.push(Finding::note("offloads", says, format!("type `ethtool -K {name} rx-gro-hw off`")));
     }
     // On a veth, the sender's end decides.
     if interface.peer.is_none() && is_on("rx-vlan-hw-parse") {
