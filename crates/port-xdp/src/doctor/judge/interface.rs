@@ -187,7 +187,10 @@ fn mtu(interface: &Interface, plan: &Plan, version: Option<(u32, u32)>) -> Findi
         }
         Ok(_) => Finding::note(
             "MTU",
-            format!("{says}, and {} spreads none over several frames, so native mode is refused", driver(interface)),
+            format!(
+                "{says}, and {} spreads none over several frames, so native mode may be refused",
+                driver(interface)
+            ),
             smaller,
         ),
         Err(why) => Finding::note(
