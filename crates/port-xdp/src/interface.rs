@@ -93,14 +93,36 @@ impl Probe {
         if self.index(name) != Some(index) {
             return Presence::Gone;
         }
-        let mut request = named(name);
-        if self.ask(libc::SIOCGIFFLAGS, &mut request).is_err() {
-            return Presence::Gone;
-        }
-        // SAFETY: the kernel has filled in this member.
-        let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        let Some(flags) = self.flags(name) else { return Presence::Gone };
         let is_up = flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0;
         if is_up { Presence::Up } else { Presence::Down }
+    }
+
+    /// Returns the flags of the interface with this name (`IFF_*`), if there is one.
+    pub(crate) fn flags(&self, name: &str) -> Option<c_int> {
+        let mut request = named(name);
+        self.ask(libc::SIOCGIFFLAGS, &mut request).ok()?;
+        // SAFETY: the kernel has filled in this member.
+        Some(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// Returns the name of the interface with this number, if there is one.
+    pub(crate) fn name(&self, index: u32) -> Option<String> {
+        let mut request = named("");
+        request.ifr_ifru.ifru_ifindex = index as c_int;
+        self.ask(libc::SIOCGIFNAME, &mut request).ok()?;
+        let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+        String::from_utf8(name).ok()
+    }
+
+    /// Puts a question about an interface to its driver, as `ethtool` does.
+    ///
+    /// # Safety
+    /// What the kernel writes for the command lies within `T`.
+    pub(crate) unsafe fn ask_driver<T>(&self, name: &str, question: &mut T) -> io::Result<()> {
+        let mut request = named(name);
+        request.ifr_ifru.ifru_data = ptr::from_mut(question).cast();
+        self.ask(libc::SIOCETHTOOL, &mut request)
     }
 
     /// Asks the driver for its queues, as `ethtool -l` does.
@@ -121,9 +143,8 @@ impl Probe {
             combined: u32,
         }
         let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-        let mut request = named(name);
-        request.ifr_ifru.ifru_data = ptr::from_mut(&mut channels).cast();
-        self.ask(libc::SIOCETHTOOL, &mut request).ok()?;
+        // SAFETY: the command fills in the whole structure and no more.
+        unsafe { self.ask_driver(name, &mut channels) }.ok()?;
         let receive = channels.rx + channels.combined;
         let (combined, most) = (channels.max_combined > 0, channels.max_combined.max(channels.max_rx));
         (receive > 0).then_some(Queues { receive, most, combined })
@@ -177,7 +198,7 @@ fn named(name: &str) -> libc::ifreq {
 }
 
 /// The names of all interfaces.
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let mut names = Vec::new();
     // SAFETY: the list is the C library's until it is freed; it ends with an entry of number 0, and each name is a C string.
     unsafe {
@@ -205,6 +226,8 @@ mod tests {
         let facts = probe.facts("lo").expect("every namespace has it");
         assert!(facts.index > 0 && facts.mtu >= 1500 && facts.queues.receive == 1, "{facts:?}");
         assert_eq!(probe.presence("lo", facts.index + 1), Presence::Gone);
+        assert_eq!(probe.name(facts.index).as_deref(), Some("lo"));
+        assert_eq!(probe.name(1 << 30), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod bpf;
 mod clock;
 mod core;
 mod device;
+mod doctor;
 mod error;
 mod filter;
 mod input;
@@ -23,6 +24,7 @@ mod umem;
 
 pub use self::port::{Monitor, XdpPort};
 pub use device::InterfaceCounts;
+pub use doctor::{Examination, Finding, State, examine};
 pub use error::XdpError;
 pub use filter::{Filter, LinkPolicy, MANAGEMENT_MAX, ManagementPort, Protocol};
 pub use ledger::Balance;

@@ -87,6 +87,11 @@ impl Options {
         self.filter.check(self.interfaces.len())
     }
 
+    /// Bytes that a run with one queue locks. Memory counts once for each interface that it is registered with.
+    pub(crate) fn locked_memory(&self) -> u64 {
+        self.memory() * self.interfaces.len() as u64
+    }
+
     /// Bytes of all frames of a core.
     fn memory(&self) -> u64 {
         u64::from(self.frames) * u64::from(self.frame_len) * self.interfaces.len() as u64

@@ -26,7 +26,8 @@ pub(crate) enum Failed {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    wrong outcome: an engine differs from `sequential`, a function panicked, or a rule set is refused
+  1    wrong outcome: an engine differs from `sequential`, a function panicked, a rule set is refused,
+       or `doctor` found a problem
   2    wrong usage: argument, configuration, or an engine that doesn't support the function
   3    input or output: a file can't be read or written
   130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete

@@ -9,6 +9,7 @@ mod control;
 mod ctl;
 mod defragment;
 mod demo;
+mod doctor;
 mod dropped;
 mod efsm;
 pub(crate) mod engines;
@@ -90,6 +91,7 @@ enum Task {
     Run(run::Args),
     Ctl(ctl::Args),
     Explain(explain::Args),
+    Doctor(doctor::Args),
     Check(check::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
@@ -153,6 +155,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Ctl(args) => ctl::perform(&args),
         Task::Explain(args) => explain::perform(&args, catalogue),
+        Task::Doctor(args) => doctor::perform(&args),
         Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),

@@ -9,6 +9,7 @@ mod cases;
 mod commands;
 mod control;
 mod defragment;
+mod doctor;
 mod dropped;
 mod efsm;
 mod explain;

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
+mod doctor;
 mod fates;
 mod faults;
 mod kill;

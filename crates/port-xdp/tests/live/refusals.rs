@@ -74,7 +74,7 @@ fn a_driver_without_xdp_gets_generic_mode_said_aloud_or_is_refused() {
 }
 
 /// Runs `f` on a thread that has given up its capabilities: all of them, or the one with this number.
-fn without<T: Send>(capability: Option<u32>, f: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn without<T: Send>(capability: Option<u32>, f: impl FnOnce() -> T + Send) -> T {
     let drop_and_run = || {
         /// `struct __user_cap_header_struct`, and twice `struct __user_cap_data_struct`.
         #[repr(C)]
