@@ -278,11 +278,11 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let outcome = match policy {
         Some(policy) => {
             let mut gathering = Defragmented::new(&mut *port, policy, Limits::default());
-            let outcome = over(&*program, (kind, cores), options.clone(), &mut gathering, &control, wait);
+            let outcome = over(&*program, (kind, cores), options, &mut gathering, &control, wait);
             fragments = Some(gathering.totals().get());
             outcome
         }
-        None => over(&*program, (kind, cores), options.clone(), &mut *port, &control, wait),
+        None => over(&*program, (kind, cores), options, &mut *port, &control, wait),
     };
     let place = place.take();
     let outcome = outcome.map_err(|error| match error {
