@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{EngineError, EngineKind, Inspect, Options, private_instance};
 use nf::{Function, Meta};
 use packet::{Headers, Malformed, parse};
-use port::{Batch, Packet, Queue, Received};
+use port::{Batch, Packet, Queue, Received, Sides};
 
 /// The way of one packet through a function.
 #[derive(Clone, Debug)]
@@ -47,6 +47,7 @@ impl Explained {
         number: u64,
     ) -> Result<Option<Self>, EngineError> {
         let mut instance = private_instance(EngineKind::Sequential, Arc::clone(nf), 1, &Options::default());
+        instance.workers[0].face(Sides::default());
         let (mut batch, mut one) = (Batch::default(), Batch::default());
         while queue.receive(&mut batch)? != Received::End {
             for index in 0..batch.len() {

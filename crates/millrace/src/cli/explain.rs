@@ -91,8 +91,8 @@ impl Told<'_> {
             None => line("key", "none: this function keeps nothing about such packets"),
             Some(key) => {
                 line("key", key);
-                line("before", state_before.as_deref().unwrap_or("no state"));
-                line("after", state_after.as_deref().unwrap_or("no state"));
+                line("before", state_before.as_deref().unwrap_or("no flow"));
+                line("after", state_after.as_deref().unwrap_or("no flow"));
             }
         }
         line("verdict", &self.verdict());
