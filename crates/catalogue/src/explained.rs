@@ -16,7 +16,7 @@ pub struct Explained {
     pub before: Vec<u8>,
     /// Its bytes as sent, if it was sent.
     pub after: Vec<u8>,
-    /// What the parser read.
+    /// The parsed headers, or why they can't be parsed.
     pub headers: Result<Headers, Malformed>,
     /// The key of its packet set; `None` if the function has nothing to do with it.
     pub key: Option<String>,
@@ -24,11 +24,11 @@ pub struct Explained {
     pub state_before: Option<String>,
     /// The state of that packet set after the step, if there is any.
     pub state_after: Option<String>,
-    /// What the function decided.
+    /// The verdict.
     pub decided: Decided,
 }
 
-/// What a function decided about a packet.
+/// Verdict of a function on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
     /// It goes out.

@@ -48,7 +48,7 @@ pub struct TablesNow {
     pub flows: FlowCounters,
 }
 
-/// How a [reload](Runs::reload) went.
+/// Result of a [reload](Runs::reload).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeOver {
     /// Packets from this number on get the new configuration.

@@ -17,7 +17,7 @@ use crate::message::{Reply, Request};
 
 /// Time for a client to send its request, and to take its answer.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How often a waiting socket looks whether the run is over.
+/// Interval at which a waiting socket checks whether the run has ended.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A control socket. The file is removed on drop.

@@ -28,12 +28,12 @@ pub enum DaemonError {
         /// The system's error.
         source: io::Error,
     },
-    /// What came back is no reply.
+    /// The answer is not a reply of a run.
     #[error("{}: the answer is no reply of a run: {reason}", path.display())]
     NoReply {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
 }

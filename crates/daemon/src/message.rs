@@ -1,4 +1,4 @@
-//! What is asked of a run, and what it answers. Each is a line of JSON.
+//! Requests to a run, and its replies. Each is a line of JSON.
 
 use serde::{Deserialize, Serialize};
 

@@ -47,10 +47,10 @@ pub(super) fn default_path() -> PathBuf {
     }
 }
 
-/// How often a run without a socket is looked at.
+/// Interval at which a run without a socket is checked for its end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the answers of a run need.
+/// A run's function, engine and configuration, from which its replies are made.
 #[derive(Clone, Copy)]
 pub(super) struct Served<'a> {
     pub(super) control: &'a Control,

@@ -16,10 +16,10 @@ use crate::print::output::{print, print_json, remark};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
 
-/// Ask a run that goes on, or change it
+/// Ask a running function for its counters and flows, reload its configuration, or stop it
 ///
-/// A run that was started with --control answers: its counters, flows and drops so far, another configuration, its end. Packets go on
-/// meanwhile; for `flows`, `report` and `reload` all cores stop for a moment between two packets.
+/// Runs on interfaces answer, and other runs that were started with --control. For an answer all cores stop between two packets, about as long
+/// as a thread takes to start; for `flows` and `report` until all flows are read. Packets wait in the receive rings meanwhile.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace ctl stats

@@ -113,7 +113,7 @@ impl Told<'_> {
         }
     }
 
-    /// What differs in the packet that is sent.
+    /// The differences between the packet as it came and as it is sent.
     fn changes(&self) -> Vec<String> {
         let Explained { packet, before, after, headers, decided, .. } = self.explained;
         if matches!(decided, Decided::Dropped(_)) || before == after {
@@ -188,7 +188,7 @@ fn flags(flags: TcpFlags) -> String {
     if names.is_empty() { "without flags".to_owned() } else { names.join("+") }
 }
 
-/// What the parser has read, in words.
+/// Formats parsed headers in words.
 fn read(headers: &Result<Headers, Malformed>) -> String {
     let headers = match headers {
         Err(malformed) => return format!("malformed: {malformed}"),

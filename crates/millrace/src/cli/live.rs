@@ -191,13 +191,13 @@ impl LiveOptions {
     }
 }
 
-/// A port, and what tells about it while it runs.
+/// A port, and the handle that describes it while it runs.
 struct Taken {
     port: Box<dyn Port + Send>,
     monitor: Monitor,
 }
 
-/// What tells about a port while it runs.
+/// Handle that describes a port while it runs, and has its counters.
 enum Monitor {
     Xdp(port_xdp::Monitor),
     Packet(port_packet::Monitor),
@@ -212,7 +212,7 @@ impl Monitor {
         }
     }
 
-    /// What was counted.
+    /// The counters of the port.
     fn counted(&self) -> Live {
         match self {
             Self::Xdp(monitor) => Live::Xdp { interfaces: monitor.counts(), balances: monitor.balances() },
@@ -338,7 +338,7 @@ fn over(
     thread::scope(|scope| wait(program.start(scope, kind, cores, options, port, control)))
 }
 
-/// How often a run that begins is looked at.
+/// Interval at which a starting run is checked for open interfaces.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Tells how the interfaces are used, once they are.

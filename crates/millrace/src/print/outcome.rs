@@ -56,12 +56,12 @@ pub(crate) struct Run<'a> {
     pub(crate) dropped_file: Option<&'a Path>,
     /// A note of the function, if the configuration is probably a mistake.
     pub(crate) remark: Option<String>,
-    /// What was counted at live interfaces.
+    /// Counters of live interfaces.
     pub(crate) live: Option<Live>,
     pub(crate) outcome: &'a Outcome,
 }
 
-/// What was counted at live interfaces.
+/// Counters of live interfaces.
 pub(crate) enum Live {
     /// By AF_XDP: for each interface, and for each core where its frames are.
     Xdp { interfaces: Vec<InterfaceCounts>, balances: Vec<Balance> },
