@@ -14,7 +14,9 @@ pub use client::ask;
 pub use control::ControlSocket;
 pub use error::DaemonError;
 pub use line::LINE_MAX;
-pub use message::{Core, Dropped, FlowLine, Flows, Reply, Request, Stats, Table};
+pub use message::{
+    Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
+};
 
 /// The README's example is a test.
 #[cfg(doctest)]

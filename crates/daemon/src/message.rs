@@ -62,6 +62,18 @@ pub struct Stats {
     pub flows: u64,
     /// Flows opened since the start.
     pub flows_opened: u64,
+    /// Number of flows that the tables have room for; 0 for a function without flows.
+    pub flows_max: u64,
+    /// Transactions; none for an engine without them.
+    pub transactions: Option<Transactions>,
+    /// Counters of each interface; none for a run over a capture or a pipe.
+    pub interfaces: Vec<Interface>,
+    /// Time from receive to transmit; none if it isn't measured.
+    pub latency: Option<Latency>,
+    /// Flows with the most bytes in the last seconds, the largest first; an estimate from a sample of packets.
+    pub top_flows: Vec<TopFlow>,
+    /// The core that the others wait for.
+    pub stalled: Option<u64>,
 }
 
 /// Counters of a core.
@@ -77,6 +89,52 @@ pub struct Core {
     pub replied: u64,
     /// Packets dropped.
     pub dropped: u64,
+    /// Nanoseconds without packets to work on, since the start.
+    pub idle_ns: u64,
+}
+
+/// Transactions since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transactions {
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Attempts that were aborted and run again.
+    pub aborted: u64,
+}
+
+/// An interface, and what happened there since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Name of the interface.
+    pub name: String,
+    /// Its counters: name in words of letters and `-`, such as `received` or `sent`, and packets.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// Times of packets from receive to transmit, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Number of packets that were measured.
+    pub packets: u64,
+    /// Half of them took at most this long.
+    pub p50_ns: u64,
+    /// 99 % of them.
+    pub p99_ns: u64,
+    /// 99.9 % of them.
+    pub p999_ns: u64,
+    /// The slowest one.
+    pub worst_ns: u64,
+}
+
+/// A large flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopFlow {
+    /// Addresses, ports and protocol.
+    pub flow: String,
+    /// Its packets per second.
+    pub packets_per_second: u64,
+    /// Its bytes per second on the wire.
+    pub bytes_per_second: u64,
 }
 
 /// Packets dropped for a reason.
@@ -131,6 +189,7 @@ impl Stats {
             forwarded: sum.forwarded + core.forwarded,
             replied: sum.replied + core.replied,
             dropped: sum.dropped + core.dropped,
+            idle_ns: sum.idle_ns + core.idle_ns,
         })
     }
 }

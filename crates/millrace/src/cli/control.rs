@@ -136,6 +136,7 @@ impl Service<'_> {
             forwarded: core.forwarded,
             replied: core.replied,
             dropped: core.dropped_total(),
+            ..Core::default()
         };
         let reasons = self.about.description.drop_reasons;
         let dropped =
@@ -148,6 +149,7 @@ impl Service<'_> {
             dropped: total.drops().map(dropped).collect(),
             flows: tables.entries as u64,
             flows_opened: tables.flows.opened,
+            ..Stats::default()
         })
     }
 
