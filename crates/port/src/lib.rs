@@ -36,6 +36,7 @@ mod memory;
 pub mod pcap;
 mod queue;
 mod replay;
+mod watched;
 
 pub use batch::{Batch, BatchMemory, Block, Fate, Frames, Packet};
 pub use error::PortError;
@@ -46,3 +47,4 @@ pub use queue::{
     Opened, Order, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts, Work,
 };
 pub use replay::{BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};
+pub use watched::{Watch, Watched};

@@ -209,6 +209,11 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;
 
+    /// The flow counters of all cores, if they share the flows. Other cores may step meanwhile.
+    fn common_flow_counters(&self) -> Option<FlowCounters> {
+        None
+    }
+
     /// Releases the state that leaves this core. Never waits.
     fn release(&mut self, _moves: &Moves<'_, N::Meta>) {}
 

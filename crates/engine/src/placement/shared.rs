@@ -207,4 +207,8 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
     }
+
+    fn common_flow_counters(&self) -> Option<FlowCounters> {
+        Some(self.whole().all_flow_counters())
+    }
 }

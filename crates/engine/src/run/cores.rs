@@ -153,7 +153,11 @@ fn serve<N: NetworkFunction>(
                 match aged {
                     // If there are more flows to end, look for packets first and don't wait.
                     Ok(true) => {}
-                    Ok(false) => run.keep(feed.wait(if is_due { SHORT_WAIT } else { WAIT }), feed),
+                    Ok(false) => {
+                        let begun = Instant::now();
+                        run.keep(feed.wait(if is_due { SHORT_WAIT } else { WAIT }), feed);
+                        published.add_idle(begun.elapsed());
+                    }
                     Err(failure) => {
                         panicked = true;
                         run.panicked(failure, worker, feed);

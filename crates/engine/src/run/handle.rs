@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::counters::Counters;
 
@@ -32,6 +33,8 @@ pub struct CoreProgress {
     pub dropped: u64,
     /// History records replayed.
     pub replayed: u64,
+    /// Time without packets to work on.
+    pub idle: Duration,
 }
 
 /// One core's published counters. Only that core writes them; they share no cache line with other cores' counters.
@@ -39,6 +42,7 @@ pub struct CoreProgress {
 #[repr(align(128))]
 pub(crate) struct Published {
     words: [AtomicU64; 6],
+    idle_ns: AtomicU64,
 }
 
 impl Published {
@@ -53,11 +57,19 @@ impl Published {
         }
     }
 
+    /// The core was idle for so long.
+    pub(crate) fn add_idle(&self, time: Duration) {
+        let before = self.idle_ns.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `publish`. Only this core writes it.
+        self.idle_ns.store(before + time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     fn read(&self) -> CoreProgress {
         // ORDERING: Relaxed, as in `publish`. Counters of two batches may mix.
         let [received, received_bytes, forwarded, replied, dropped, replayed] =
             std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
-        CoreProgress { received, received_bytes, forwarded, replied, dropped, replayed }
+        let idle = Duration::from_nanos(self.idle_ns.load(Ordering::Relaxed));
+        CoreProgress { received, received_bytes, forwarded, replied, dropped, replayed, idle }
     }
 }
 

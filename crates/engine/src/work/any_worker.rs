@@ -7,7 +7,7 @@ use nf::{NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Packet, Sides};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, FlowCounters};
 use crate::error::FailedPacket;
 use crate::history::log::Log;
 use crate::history::moves::Moves;
@@ -50,6 +50,9 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
 
     /// See [`Worker::counters`].
     fn counters(&self) -> Counters;
+
+    /// The flow counters of all cores, if they share the flows.
+    fn common_flow_counters(&self) -> Option<FlowCounters>;
 
     /// See [`Worker::face`].
     fn face(&mut self, sides: Sides);
@@ -113,6 +116,10 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn counters(&self) -> Counters {
         Self::counters(self)
+    }
+
+    fn common_flow_counters(&self) -> Option<FlowCounters> {
+        self.place().common_flow_counters()
     }
 
     fn face(&mut self, sides: Sides) {

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use packet::Nanos;
 
-use beside::{Beside, OPTION_COMMENT, What, put_option};
+use beside::{Beside, What};
 
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
@@ -181,9 +181,7 @@ impl Dropped {
             let comment = (self.tell)(reason, packet, bytes);
             let Some(writer) = &mut self.writer else { continue };
             let time = if restamped.is_empty() { packet.time } else { stamp(&mut restamped, packet) };
-            let mut options = Vec::new();
-            put_option(&mut options, OPTION_COMMENT, comment.as_bytes());
-            writer.write_with(&Packet { time, ..*packet }, bytes, &options)?;
+            writer.write_with_comment(&Packet { time, ..*packet }, bytes, comment)?;
         }
         Ok(())
     }

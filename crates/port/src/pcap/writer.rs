@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use packet::LinkType;
 
-use super::beside::{INTERFACE_STATISTICS, OPTION_FCS_LENGTH, put_all, put_option};
+use super::beside::{INTERFACE_STATISTICS, OPTION_COMMENT, OPTION_FCS_LENGTH, put_all, put_option};
 use super::classic::{FCS_IS_TOLD, MAGIC_MICROS, MAGIC_NANOS, RECORD_HEADER_BYTES};
 use super::error::{Error, Fault};
 use super::format::{Compression, Container, Format, Interface, Interfaces, Resolution};
@@ -205,6 +205,16 @@ impl Writer {
     #[inline]
     pub fn write(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(packet, bytes, &[])
+    }
+
+    /// As [`write`](Self::write), with a comment, if the format has comments.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with_comment(&mut self, packet: &Packet, bytes: &[u8], comment: &str) -> Result<(), Error> {
+        let mut options = Vec::new();
+        put_option(&mut options, OPTION_COMMENT, comment.as_bytes());
+        self.write_with(packet, bytes, &options)
     }
 
     /// As [`write`](Self::write), with these options, if the format has options.
