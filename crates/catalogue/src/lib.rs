@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 
 use crate::config::{ConfigError, Settings};
 pub use crate::explained::{Decided, Explained};
-pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Runs, TablesNow, TakeOver};
+pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Numbers, Runs, TakeOver};
 
 /// The functions that commands know by name.
 pub struct Catalogue {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::IpAddr;
 
-use engine::{Counters, EngineError, FlowCounters, Outcome, Running};
+use engine::{Counters, EngineError, EngineKind, FlowCounters, Outcome, Running};
 use nf::{Function, Report};
 use packet::{FiveTuple, Host, HostPair, Nanos, Seq};
 
@@ -20,11 +20,8 @@ pub trait Runs: Send + Sync {
     /// True if it has ended.
     fn has_ended(&self) -> bool;
 
-    /// The counters of each core, each between two of its batches. `None` if the run has ended.
-    fn counters(&self) -> Option<Vec<Counters>>;
-
-    /// The flow tables of all cores, which stop meanwhile. `None` if the run has ended.
-    fn tables(&self) -> Option<TablesNow>;
+    /// The numbers of each core, each between two of its batches. No core waits. `None` if the run has ended.
+    fn numbers(&self) -> Option<Numbers>;
 
     /// The function's report on the packets so far. All cores stop meanwhile. `None` if the run has ended.
     fn report(&self) -> Option<Option<Report>>;
@@ -39,13 +36,23 @@ pub trait Runs: Send + Sync {
     fn reload(&self, program: Box<dyn Program>) -> Result<TakeOver, EngineError>;
 }
 
-/// The flow tables of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TablesNow {
-    /// Number of entries: flows alive, and expired flows that were not reclaimed yet.
-    pub entries: usize,
-    /// Counts of flows since the start.
+/// Numbers of a run since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The counters of each core.
+    pub cores: Vec<Counters>,
+    /// Counts of flows of all cores, each flow once.
     pub flows: FlowCounters,
+    /// How many transactions have committed, and how many attempts were aborted; `None` without transactions.
+    pub transactions: Option<(u64, u64)>,
+}
+
+impl Numbers {
+    /// Number of table entries: flows alive, and expired flows that were not reclaimed yet.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.flows.opened.saturating_sub(self.flows.ended())
+    }
 }
 
 /// Result of a [reload](Runs::reload).
@@ -125,12 +132,21 @@ impl<N: Function> Runs for Running<'_, N> {
         Self::has_ended(self)
     }
 
-    fn counters(&self) -> Option<Vec<Counters>> {
-        self.ask(|_, worker| worker.counters())
-    }
-
-    fn tables(&self) -> Option<TablesNow> {
-        self.look(|state, _, _| TablesNow { entries: state.entries(), flows: state.flow_counters() })
+    fn numbers(&self) -> Option<Numbers> {
+        let told =
+            self.ask(|_, worker| (worker.counters(), worker.common_flow_counters(), worker.commits_and_aborts()))?;
+        let mut flows = FlowCounters::default();
+        let common = told.iter().find_map(|(_, common, _)| *common);
+        match (common, self.kind()) {
+            (Some(common), _) => flows = common,
+            // Each replica has all flows.
+            (None, EngineKind::Scr) => {
+                flows = told.iter().map(|(core, ..)| core.flows).max_by_key(|flows| flows.opened).unwrap_or_default();
+            }
+            (None, _) => told.iter().for_each(|(core, ..)| flows.add(&core.flows)),
+        }
+        let transactions = told.iter().filter_map(|(.., counts)| *counts).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
+        Some(Numbers { cores: told.into_iter().map(|(core, ..)| core).collect(), flows, transactions })
     }
 
     fn report(&self) -> Option<Option<Report>> {

@@ -15,7 +15,8 @@ pub use control::ControlSocket;
 pub use error::DaemonError;
 pub use line::LINE_MAX;
 pub use message::{
-    Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
+    Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, TracedPacket,
+    Transactions,
 };
 
 /// The README's example is a test.

@@ -18,6 +18,21 @@ pub enum Request {
     },
     /// The function's report on the packets so far: [`Reply::Report`].
     Report {},
+    /// Look for packets that fit, from now on: [`Reply::Done`]. Replaces an earlier trace; it ends by itself if nobody asks for
+    /// [`Traced`](Self::Traced) for some seconds.
+    Trace {
+        /// A filter in the syntax of tcpdump; all packets if omitted.
+        #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+        filter: Option<String>,
+        /// Number of packets at most, between two requests for them.
+        packets_max: u32,
+    },
+    /// The packets found since the last such request: [`Reply::Traced`].
+    Traced {
+        /// Also tell the states of each packet's flows, as they are at this request. All cores stop meanwhile.
+        #[serde(default)]
+        with_state: bool,
+    },
     /// Another configuration: [`Reply::Done`].
     Reload {
         /// The name of the file, for errors; its ending tells what it holds.
@@ -39,6 +54,8 @@ pub enum Reply {
     Flows(Flows),
     /// The function's report; none if it makes none.
     Report(Option<Table>),
+    /// Packets of a trace.
+    Traced(Vec<TracedPacket>),
     /// It is done; in a sentence.
     Done(String),
     /// It can't be done, and why; in a sentence.
@@ -166,6 +183,25 @@ pub struct FlowLine {
     pub state: String,
     /// Milliseconds until it expires, unless another packet comes.
     pub expires_in_ms: u64,
+}
+
+/// A packet of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedPacket {
+    /// Its number in the run.
+    pub number: u64,
+    /// Its arrival in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Number of the interface that it came in by.
+    pub interface: u64,
+    /// Its headers as it came, in words.
+    pub parsed: String,
+    /// Interfaces that it was sent by, also as an answer; none if it was dropped.
+    pub sent_by: Vec<u64>,
+    /// Why it was dropped.
+    pub reason: Option<String>,
+    /// Its flows, as they are now, if they were asked for.
+    pub flows: Vec<FlowLine>,
 }
 
 /// A table with a title.

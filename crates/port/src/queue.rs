@@ -33,6 +33,16 @@ impl<P: Port + ?Sized> Port for &mut P {
     }
 }
 
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        (**self).open(cores)
+    }
+
+    fn sides(&self) -> Sides {
+        (**self).sides()
+    }
+}
+
 /// How the interfaces of a port are paired: the output of a packet that a function sends across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {

@@ -214,6 +214,11 @@ pub trait Placement<N: NetworkFunction>: Send {
         None
     }
 
+    /// How many transactions of this core have committed, and how many attempts were aborted; `None` without transactions.
+    fn commits_and_aborts(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Releases the state that leaves this core. Never waits.
     fn release(&mut self, _moves: &Moves<'_, N::Meta>) {}
 

@@ -312,6 +312,11 @@ impl<N: Function> Placement<N> for Transacted<N> {
     fn flow_counters(&self) -> FlowCounters {
         self.tables.ledger.counters
     }
+
+    fn commits_and_aborts(&self) -> Option<(u64, u64)> {
+        let Transactions { committed, aborted, .. } = self.transactions();
+        Some((*committed, *aborted))
+    }
 }
 
 /// Takes the step of a function without flows.

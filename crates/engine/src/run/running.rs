@@ -61,6 +61,12 @@ impl<N: Function> Running<'_, N> {
         self.control.cores()
     }
 
+    /// The engine.
+    #[must_use]
+    pub const fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
     /// The handle without the function's type.
     #[must_use]
     pub const fn control(&self) -> &Control {

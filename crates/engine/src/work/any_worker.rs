@@ -54,6 +54,9 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// The flow counters of all cores, if they share the flows.
     fn common_flow_counters(&self) -> Option<FlowCounters>;
 
+    /// How many transactions of this core have committed, and how many attempts were aborted; `None` without transactions.
+    fn commits_and_aborts(&self) -> Option<(u64, u64)>;
+
     /// See [`Worker::face`].
     fn face(&mut self, sides: Sides);
 
@@ -120,6 +123,10 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn common_flow_counters(&self) -> Option<FlowCounters> {
         self.place().common_flow_counters()
+    }
+
+    fn commits_and_aborts(&self) -> Option<(u64, u64)> {
+        self.place().commits_and_aborts()
     }
 
     fn face(&mut self, sides: Sides) {

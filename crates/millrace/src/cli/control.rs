@@ -1,19 +1,29 @@
 //! The control socket of `millrace run`: what `millrace ctl` asks, and what the run answers.
 
+use std::cell::RefCell;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use catalogue::{CatalogueEntry, FlowEnds, Runs, TakeOver};
-use daemon::{ControlSocket, Core, DaemonError, Dropped, FlowLine, Flows, Reply, Request, Stats, Table};
-use engine::{Control, Counters, EngineError, EngineKind, Outcome};
-use nf::{Cell, Description, Report};
+use catalogue::{CatalogueEntry, FlowEnds, FlowRow, Runs, TakeOver};
+use daemon::{
+    ControlSocket, Core, DaemonError, Dropped, FlowLine, Flows, Reply, Request, Stats, Table, TracedPacket,
+    Transactions,
+};
+use engine::{Control, CoreProgress, Counters, EngineError, EngineKind, Outcome};
+use nf::{Cell, Description, Reason, Report};
+use packet::{FiveTuple, parse};
+use port::{Fate, Packet};
+use watch::Traced;
 
 use super::Configuration;
+use super::explain::read;
 use super::failure::Failed;
 use super::filter::Filter;
-use crate::print::output::detail;
+use super::live::Monitor;
+use super::observers::Observers;
+use crate::print::output::{detail, note};
 
 /// The option that opens a control socket.
 #[derive(clap::Args)]
@@ -58,6 +68,10 @@ pub(super) struct Served<'a> {
     pub(super) entry: &'a CatalogueEntry,
     pub(super) description: &'a Description,
     pub(super) kind: EngineKind,
+    /// Number of flows that the tables have room for; 0 for a function without flows.
+    pub(super) flows_max: u64,
+    pub(super) observers: Option<&'a Observers>,
+    pub(super) monitor: Option<&'a Monitor>,
 }
 
 /// A run's socket, if it has one.
@@ -65,6 +79,34 @@ pub(super) struct Service<'a> {
     about: Served<'a>,
     socket: Option<ControlSocket>,
     begun: Instant,
+    stall: RefCell<Stall>,
+}
+
+/// Looks for cores that do nothing.
+struct Stall {
+    looked: Instant,
+    /// Progress at the last look.
+    before: Vec<CoreProgress>,
+    /// The core that neither worked nor waited since.
+    core: Option<usize>,
+}
+
+/// A core that neither works on packets nor waits for them for so long has stalled. A waiting core looks up many times meanwhile.
+const STALLED: Duration = Duration::from_secs(3);
+
+impl Stall {
+    /// Looks at the cores' progress, and returns a core that has just stalled.
+    fn look(&mut self, control: &Control) -> Option<usize> {
+        if self.looked.elapsed() < STALLED {
+            return None;
+        }
+        let now = control.cores();
+        let stands = |(before, now): (&CoreProgress, &CoreProgress)| before == now;
+        let core = self.before.iter().zip(&now).position(stands).filter(|_| self.before.len() == now.len());
+        let news = core.filter(|_| core != self.core);
+        *self = Self { looked: Instant::now(), before: now, core };
+        news
+    }
 }
 
 impl<'a> Served<'a> {
@@ -77,7 +119,8 @@ impl<'a> Served<'a> {
         if let Some(socket) = &socket {
             detail(|| format!("control socket: {}\n", socket.path().display()));
         }
-        Ok(Service { about: self, socket, begun: Instant::now() })
+        let stall = RefCell::new(Stall { looked: Instant::now(), before: Vec::new(), core: None });
+        Ok(Service { about: self, socket, begun: Instant::now(), stall })
     }
 }
 
@@ -93,6 +136,7 @@ impl Service<'_> {
         self.serve(&*running, &often);
         while !running.has_ended() {
             often();
+            self.watch_cores();
             thread::sleep(LOOK);
         }
         running.wait()
@@ -101,10 +145,21 @@ impl Service<'_> {
     fn serve(&self, running: &dyn Runs, often: impl Fn()) {
         let is_over = || {
             often();
+            self.watch_cores();
             running.has_ended()
         };
         if let Some(socket) = &self.socket {
             socket.serve(is_over, |request| self.answer(running, request));
+        }
+    }
+
+    /// Names a core that has stalled.
+    fn watch_cores(&self) {
+        if let Some(core) = self.stall.borrow_mut().look(self.about.control) {
+            let seconds = STALLED.as_secs();
+            note(&format!(
+                "core {core} has stalled: it has neither worked nor waited for packets for {seconds} seconds\n"
+            ));
         }
     }
 
@@ -115,6 +170,8 @@ impl Service<'_> {
                 Ok(filter) => flows(running, filter, rows_max).map(Reply::Flows),
                 Err(error) => Some(Reply::Error(error)),
             },
+            Request::Trace { filter, packets_max } => Some(self.trace(filter.as_deref(), packets_max)),
+            Request::Traced { with_state } => Some(self.traced(running, with_state)),
             Request::Report {} => running.report().map(|report| Reply::Report(report.as_ref().map(table))),
             Request::Reload { name, text } => Some(self.reload(running, name, text)),
             Request::Stop {} => {
@@ -126,31 +183,82 @@ impl Service<'_> {
     }
 
     fn stats(&self, running: &dyn Runs) -> Option<Stats> {
-        let counters = running.counters()?;
-        let tables = running.tables()?;
+        let Served { control, description, kind, flows_max, observers, monitor, .. } = self.about;
+        let numbers = running.numbers()?;
+        let progress = control.cores();
         let mut total = Counters::default();
-        counters.iter().for_each(|core| total.add(core));
-        let core = |core: &Counters| Core {
+        numbers.cores.iter().for_each(|core| total.add(core));
+        let core = |(number, core): (usize, &Counters)| Core {
             received: core.received,
             received_bytes: core.received_bytes,
             forwarded: core.forwarded,
             replied: core.replied,
             dropped: core.dropped_total(),
-            ..Core::default()
+            idle_ns: progress.get(number).map_or(0, |core| nanos(core.idle)),
         };
-        let reasons = self.about.description.drop_reasons;
-        let dropped =
-            |(reason, packets): (nf::Reason, u64)| Dropped { reason: reason.name(reasons).to_owned(), packets };
+        let reasons = description.drop_reasons;
+        let dropped = |(reason, packets): (Reason, u64)| Dropped { reason: reason.name(reasons).to_owned(), packets };
         Some(Stats {
-            function: self.about.description.name.to_owned(),
-            engine: self.about.kind.to_string(),
+            function: description.name.to_owned(),
+            engine: kind.to_string(),
             uptime_ms: millis(self.begun.elapsed()),
-            cores: counters.iter().map(core).collect(),
+            cores: numbers.cores.iter().enumerate().map(core).collect(),
             dropped: total.drops().map(dropped).collect(),
-            flows: tables.entries as u64,
-            flows_opened: tables.flows.opened,
-            ..Stats::default()
+            flows: numbers.entries(),
+            flows_opened: numbers.flows.opened,
+            flows_max,
+            transactions: numbers.transactions.map(|(committed, aborted)| Transactions { committed, aborted }),
+            interfaces: monitor.map(Monitor::interfaces).unwrap_or_default(),
+            latency: observers.and_then(Observers::latency),
+            top_flows: observers.map(Observers::top_flows).unwrap_or_default(),
+            stalled: self.stall.borrow().core.map(|core| core as u64),
         })
+    }
+
+    fn trace(&self, filter: Option<&str>, packets_max: u32) -> Reply {
+        let Some(observers) = self.about.observers else {
+            return Reply::Error("this run's packets can't be traced".to_owned());
+        };
+        let filter = match filter.map(Filter::parse).transpose() {
+            Ok(filter) => filter,
+            Err(error) => return Reply::Error(error),
+        };
+        let fits = move |packet: &Packet, bytes: &[u8]| {
+            let headers = parse(packet.link, bytes, packet.wire_len, packet.interface);
+            filter.as_ref().is_none_or(|filter| filter.fits(packet, headers.as_ref().ok()))
+        };
+        // More would be no help to anybody, and would fill the memory.
+        observers.traces.begin(Box::new(fits), packets_max.min(TRACED_MAX) as usize);
+        Reply::Done("packets are traced from now on".to_owned())
+    }
+
+    fn traced(&self, running: &dyn Runs, with_state: bool) -> Reply {
+        match self.about.observers.and_then(|observers| observers.traces.take()) {
+            None => Reply::Error("there is no trace".to_owned()),
+            Some(traced) => {
+                Reply::Traced(traced.iter().map(|traced| self.traced_packet(running, traced, with_state)).collect())
+            }
+        }
+    }
+
+    fn traced_packet(&self, running: &dyn Runs, traced: &Traced, with_state: bool) -> TracedPacket {
+        let Traced { packet, bytes, .. } = traced;
+        let headers = parse(packet.link, bytes, packet.wire_len, packet.interface);
+        let tuple = headers.as_ref().ok().and_then(packet::Headers::five_tuple).filter(|_| with_state);
+        let found = tuple.and_then(|tuple| running.flows(Box::new(move |ends| is_about(ends, &tuple)), STATES_MAX));
+        let reason = match packet.fate {
+            Fate::Drop(reason) => Some(Reason(reason).name(self.about.description.drop_reasons).to_owned()),
+            Fate::Pending | Fate::Transmit(_) | Fate::Both(..) => None,
+        };
+        TracedPacket {
+            number: packet.seq.0,
+            time_ns: packet.time.0,
+            interface: packet.interface.into(),
+            parsed: read(&headers),
+            sent_by: packet.fate.ports().map(u64::from).collect(),
+            reason,
+            flows: found.map(|found| found.rows.into_iter().map(line).collect()).unwrap_or_default(),
+        }
     }
 
     fn reload(&self, running: &dyn Runs, name: String, text: String) -> Reply {
@@ -192,12 +300,32 @@ impl Service<'_> {
 fn flows(running: &dyn Runs, filter: Option<Filter>, rows_max: u32) -> Option<Flows> {
     let fits = move |ends: &FlowEnds| filter.as_ref().is_none_or(|filter| filter.fits_flow(ends));
     let seen = running.flows(Box::new(fits), rows_max as usize)?;
-    let row = |row: catalogue::FlowRow| FlowLine {
-        key: row.key,
-        state: row.state,
-        expires_in_ms: row.expires_in.0 / 1_000_000,
+    Some(Flows { rows: seen.rows.into_iter().map(line).collect(), fit: seen.fit, all: seen.all })
+}
+
+fn line(row: FlowRow) -> FlowLine {
+    FlowLine { key: row.key, state: row.state, expires_in_ms: row.expires_in.0 / 1_000_000 }
+}
+
+/// Packets of a trace at most.
+const TRACED_MAX: u32 = 1000;
+/// Flows of a traced packet at most.
+const STATES_MAX: usize = 8;
+
+/// True if a flow with these ends is one of a packet with this tuple, in either direction.
+fn is_about(ends: &FlowEnds, tuple: &FiveTuple) -> bool {
+    let one_way = |tuple: &FiveTuple| {
+        let (source, destination) = (tuple.source(), tuple.destination());
+        ends.source.is_none_or(|address| address == source.address)
+            && ends.destination.is_none_or(|address| address == destination.address)
+            && ends.ports.is_none_or(|ports| ports == (source.port, destination.port))
+            && ends.protocol.is_none_or(|protocol| protocol == tuple.protocol())
     };
-    Some(Flows { rows: seen.rows.into_iter().map(row).collect(), fit: seen.fit, all: seen.all })
+    ends.source.is_some() && (one_way(tuple) || one_way(&tuple.reversed()))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn table(report: &Report) -> Table {

@@ -2,29 +2,33 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::Subcommand;
-use daemon::{DaemonError, Flows, LINE_MAX, Reply, Request, Stats, Table, ask};
+use daemon::{DaemonError, Flows, LINE_MAX, Reply, Request, Stats, Table, TracedPacket, ask};
+use packet::Nanos;
 
 use super::control::default_path;
 use super::failure::Failed;
 use super::files::{is_standard, shown};
-use crate::print::number::{bytes, count, percent, span};
+use crate::print::number::{bytes, count, iso, percent, span};
 use crate::print::output::{print, print_json, remark};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
 
 /// Ask a running function for its counters and flows, reload its configuration, or stop it
 ///
-/// Runs on interfaces answer, and other runs that were started with --control. For an answer all cores stop between two packets, about as long
-/// as a thread takes to start; for `flows` and `report` until all flows are read. Packets wait in the receive rings meanwhile.
+/// Runs on interfaces answer, and other runs that were started with --control. For `flows`, `report`, `explain` and `reload` all cores stop
+/// between two packets until all flows are read; packets wait in the receive rings meanwhile.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace ctl stats
   millrace ctl flows --where 'src net 10.0.0.0/8 and dst port 443'
   millrace ctl drops
+  millrace ctl trace 'udp port 53' --packets 10
+  millrace ctl explain 'host 10.0.0.7 and tcp port 443'
   millrace ctl reload fw.toml
   millrace ctl --control=/run/nat.sock stop")]
 pub(super) struct Args {
@@ -58,6 +62,21 @@ enum What {
     Drops,
     /// Print the function's report on the packets so far
     Report,
+    /// Print packets as they come, with what became of them
+    Trace {
+        /// Only these packets, in the syntax of tcpdump
+        #[arg(value_name = "FILTER")]
+        filter: Option<String>,
+        /// End after this many packets [default: go on until Ctrl-C]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        packets: Option<u32>,
+    },
+    /// Wait for a packet, and tell what became of it and the state of its flows after it
+    Explain {
+        /// The packet, in the syntax of tcpdump
+        #[arg(value_name = "FILTER")]
+        filter: String,
+    },
     /// Let another configuration take over between two packets; flows stay
     ///
     /// The file is checked as a whole first. A run that can't take it says why and goes on as before. A TOML file replaces the file of
@@ -70,22 +89,28 @@ enum What {
     Stop,
 }
 
+/// The reply of the run that listens at `path`.
+fn reply(path: &Path, request: &Request) -> Result<Reply, Failed> {
+    match ask(path, request) {
+        Ok(Reply::Error(reason)) => Err(Failed::usage(reason)),
+        Ok(reply) => Ok(reply),
+        Err(error @ (DaemonError::Nobody(_) | DaemonError::NotAllowed(_))) => Err(Failed::usage(error)),
+        Err(error) => Err(Failed::input(error)),
+    }
+}
+
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let path = args.control.clone().unwrap_or_else(default_path);
     let request = match &args.what {
+        What::Trace { filter, packets } => return trace(args, &path, filter.clone(), *packets, false),
+        What::Explain { filter } => return trace(args, &path, Some(filter.clone()), Some(1), true),
         What::Stats | What::Drops => Request::Stats {},
         What::Flows { filter, top, .. } => Request::Flows { filter: filter.clone(), rows_max: *top },
         What::Report => Request::Report {},
         What::Reload { file } => Request::Reload { name: shown(file).display().to_string(), text: text(file)? },
         What::Stop => Request::Stop {},
     };
-    let reply = ask(&path, &request).map_err(|error| match error {
-        DaemonError::Nobody(_) | DaemonError::NotAllowed(_) => Failed::usage(error),
-        error => Failed::input(error),
-    })?;
-    if let Reply::Error(reason) = &reply {
-        return Err(Failed::usage(reason));
-    }
+    let reply = reply(&path, &request)?;
     if args.json {
         let value = serde_json::to_value(&reply).map_err(|error| Failed::input(format_args!("{error}")))?;
         // The value without its kind, which the question tells.
@@ -102,8 +127,75 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         Reply::Report(Some(table)) => print(&report(&table)),
         Reply::Done(done) => print(&format!("{done}\n")),
-        Reply::Error(reason) => Err(Failed::usage(reason)),
+        Reply::Traced(_) | Reply::Error(_) => Err(Failed::input("the run has answered another question")),
     }
+}
+
+/// Interval at which a run is asked for traced packets.
+const LOOK: Duration = Duration::from_millis(100);
+/// Packets between two such questions at most.
+const AT_ONCE: u32 = 100;
+
+/// Prints packets as they come.
+fn trace(
+    args: &Args,
+    path: &Path,
+    filter: Option<String>,
+    packets: Option<u32>,
+    with_state: bool,
+) -> Result<(), Failed> {
+    let mut left = packets;
+    let packets_max = packets.unwrap_or(AT_ONCE).min(AT_ONCE);
+    reply(path, &Request::Trace { filter, packets_max })?;
+    while left != Some(0) {
+        thread::sleep(LOOK);
+        let traced = match ask(path, &Request::Traced { with_state }) {
+            Ok(Reply::Traced(traced)) => traced,
+            Ok(_) | Err(DaemonError::Nobody(_)) => {
+                remark("the run has ended\n");
+                break;
+            }
+            Err(error) => return Err(Failed::input(error)),
+        };
+        for packet in traced.iter().take(left.map_or(usize::MAX, |left| left as usize)) {
+            match args.json {
+                true => print(&format!("{}\n", serde_json::to_string(packet).map_err(Failed::input)?))?,
+                false => print(&told(packet, with_state))?,
+            }
+            left = left.map(|left| left - 1);
+        }
+    }
+    Ok(())
+}
+
+/// A traced packet in words.
+fn told(packet: &TracedPacket, with_state: bool) -> String {
+    let style = Style::stdout();
+    let TracedPacket { number, time_ns, interface, parsed, sent_by, reason, flows } = packet;
+    let verdict = match reason {
+        Some(reason) => style.warn(format!("dropped: {reason}")),
+        None if sent_by.is_empty() => "undecided".to_owned(),
+        None => {
+            let ports: Vec<String> = sent_by.iter().map(u64::to_string).collect();
+            format!("sent by interface {}", ports.join(" and "))
+        }
+    };
+    let time = iso(Nanos(*time_ns));
+    if !with_state {
+        return format!("{time} #{number} interface {interface}: {parsed}; {verdict}\n");
+    }
+    let mut out = format!("{} {} at {time}, by interface {interface}\n", style.bold("packet"), count(*number));
+    let mut line = |name: &str, text: &str| out += &format!("  {name:<8}{text}\n");
+    line("parsed", parsed);
+    line("verdict", &verdict);
+    for flow in flows {
+        line("flow", &format!("{}, expires in {}", flow.key, span(Duration::from_millis(flow.expires_in_ms))));
+        line("now", &flow.state);
+    }
+    if flows.is_empty() {
+        line("flow", "none has its addresses");
+    }
+    out
 }
 
 /// The text of a configuration.
@@ -132,8 +224,10 @@ fn counters(stats: &Stats) -> String {
         ("forwarded", Align::Right),
         ("replied", Align::Right),
         ("dropped", Align::Right),
+        ("busy", Align::Right),
     ];
     let mut sheet = Sheet::new(style, &columns);
+    let uptime_ns = stats.uptime_ms.max(1) * 1_000_000;
     let mut row = |name: String, core: &daemon::Core| {
         sheet.row([
             name,
@@ -143,14 +237,37 @@ fn counters(stats: &Stats) -> String {
             count(core.forwarded),
             count(core.replied),
             count(core.dropped),
+            percent(uptime_ns.saturating_sub(core.idle_ns), uptime_ns),
         ]);
     };
     stats.cores.iter().enumerate().for_each(|(number, core)| row(number.to_string(), core));
-    if stats.cores.len() > 1 {
-        row("all".to_owned(), &total);
+    let cores = stats.cores.len() as u64;
+    if cores > 1 {
+        row("all".to_owned(), &daemon::Core { idle_ns: total.idle_ns / cores, ..total });
     }
     out += &sheet.lines(2);
-    out += &format!("\n  {} flows in the tables, {} opened\n", count(stats.flows), count(stats.flows_opened));
+    let room = if stats.flows_max > 0 { format!(" (room for {})", count(stats.flows_max)) } else { String::new() };
+    out += &format!("\n  {} flows in the tables{room}, {} opened\n", count(stats.flows), count(stats.flows_opened));
+    if let Some(daemon::Transactions { committed, aborted }) = stats.transactions {
+        out += &format!("  {} transactions committed, {} attempts aborted\n", count(committed), count(aborted));
+    }
+    if let Some(times) = &stats.latency {
+        let [p50, p99, p999, worst] =
+            [times.p50_ns, times.p99_ns, times.p999_ns, times.worst_ns].map(|time| span(Duration::from_nanos(time)));
+        out += &format!("  from receive to transmit: p50 {p50}, p99 {p99}, p99.9 {p999}, worst {worst}\n");
+    }
+    for interface in &stats.interfaces {
+        let counters = interface.counters.iter().filter(|(_, packets)| *packets > 0);
+        let told: Vec<String> = counters.map(|(name, packets)| format!("{name} {}", count(*packets))).collect();
+        out += &format!(
+            "  {}: {}\n",
+            interface.name,
+            if told.is_empty() { "nothing yet".to_owned() } else { told.join(", ") }
+        );
+    }
+    if let Some(core) = stats.stalled {
+        out += &format!("  {}\n", style.warn(format!("core {core} has stalled")));
+    }
     out
 }
 

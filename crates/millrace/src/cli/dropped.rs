@@ -14,7 +14,8 @@ use crate::print::dropped::{Dropped, Sources};
 
 #[derive(clap::Args)]
 pub(super) struct DroppedArgs {
-    /// Write dropped packets to this pcapng file, each with its drop reason as a comment
+    /// Write dropped packets to this pcapng file, each with its drop reason as a comment. On interfaces: at most 10 packets of each reason
+    /// in a second
     #[arg(long, value_name = "FILE")]
     dropped: Option<PathBuf>,
     /// For each drop reason, list the sources with the most dropped packets (--dropped implies it)
@@ -38,8 +39,13 @@ impl DroppedArgs {
         self.dropped.as_deref()
     }
 
-    /// Refuses a file that can't hold reasons, or that has another use in this run. Nothing is opened before.
-    pub(super) fn refuse(&self, input: &Captures, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+    /// True if sources are listed by option.
+    pub(super) const fn lists_sources(&self) -> bool {
+        self.sources
+    }
+
+    /// Refuses a file that can't hold reasons.
+    pub(super) fn refuse_name(&self) -> Result<(), Failed> {
         let Some(file) = self.file() else { return Ok(()) };
         let name = file.display();
         if files::is_standard(file) {
@@ -59,6 +65,13 @@ impl DroppedArgs {
                 "{name}: classic pcap can't hold the drop reasons; use .pcapng for --dropped"
             )));
         }
+        Ok(())
+    }
+
+    /// Refuses a file that can't hold reasons, or that has another use in this run. Nothing is opened before.
+    pub(super) fn refuse(&self, input: &Captures, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+        let Some(file) = self.file() else { return Ok(()) };
+        self.refuse_name()?;
         input.refuse_output(file)?;
         files::refuse_same(file, others)
     }

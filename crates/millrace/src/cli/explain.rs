@@ -189,7 +189,7 @@ fn flags(flags: TcpFlags) -> String {
 }
 
 /// Formats parsed headers in words.
-fn read(headers: &Result<Headers, Malformed>) -> String {
+pub(super) fn read(headers: &Result<Headers, Malformed>) -> String {
     let headers = match headers {
         Err(malformed) => return format!("malformed: {malformed}"),
         Ok(headers) => headers,

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use catalogue::{CatalogueEntry, Program, Runs};
 use clap::ValueEnum;
+use daemon::Interface;
 use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use l7::defrag::{Defragmented, Limits};
 use nf::{Fates, Sharing};
-use port::Port;
+use port::{Port, Watched};
 use port_packet::{Options as PacketOptions, PacketPort};
 use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, XdpPort};
 
@@ -16,6 +17,7 @@ use super::control::Served;
 use super::engines::Wanted;
 use super::failure::{Failed, OUTCOME};
 use super::memory::Bound;
+use super::observers::Observers;
 use super::run::{self, PanicPlace, secret};
 use super::{engines, refuse_too_much, signals};
 use crate::print::number;
@@ -198,7 +200,7 @@ struct Taken {
 }
 
 /// Handle that describes a port while it runs, and has its counters.
-enum Monitor {
+pub(super) enum Monitor {
     Xdp(port_xdp::Monitor),
     Packet(port_packet::Monitor),
 }
@@ -209,6 +211,50 @@ impl Monitor {
         match self {
             Self::Xdp(monitor) => monitor.describe(),
             Self::Packet(monitor) => monitor.describe(),
+        }
+    }
+
+    /// The counters of each interface.
+    pub(super) fn interfaces(&self) -> Vec<Interface> {
+        let interface = |name: &str, counters: &[(&str, u64)]| Interface {
+            name: name.to_owned(),
+            counters: counters.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect(),
+        };
+        match self {
+            Self::Xdp(monitor) => {
+                let of = |counts: &port_xdp::InterfaceCounts| {
+                    let program = &counts.program;
+                    interface(
+                        &counts.interface,
+                        &[
+                            ("to-function", program.redirected),
+                            ("unclaimed", program.unclaimed),
+                            ("link-to-kernel", program.link_passed),
+                            ("management-to-kernel", program.management_passed),
+                            ("link-across", counts.sent_across),
+                            ("link-lost", counts.lost_across),
+                        ],
+                    )
+                };
+                monitor.counts().iter().map(of).collect()
+            }
+            Self::Packet(monitor) => {
+                let of = |counts: &port_packet::InterfaceCounts| {
+                    interface(
+                        &counts.interface,
+                        &[
+                            ("to-function", counts.received),
+                            ("ring-full", counts.ring_full),
+                            ("unread", counts.unread),
+                            ("cut", counts.cut),
+                            ("too-long", counts.too_long),
+                            ("link-across", counts.across),
+                            ("link-lost", counts.lost_across),
+                        ],
+                    )
+                };
+                monitor.counts().iter().map(of).collect()
+            }
         }
     }
 
@@ -224,6 +270,7 @@ impl Monitor {
 pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Failed> {
     let live = &args.source.live;
     refuse_captures(args)?;
+    args.dropped.refuse_name()?;
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let cores = args.cores;
@@ -252,10 +299,25 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let bound = (description.sharing == Sharing::Streams)
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
-    let Taken { mut port, monitor } = live.open(cores > 1 && !live.card_steers)?;
+    let single_queue = cores > 1 && !live.card_steers;
+    let Taken { port, monitor } = live.open(single_queue)?;
+    let mut observers = Observers::new(if single_queue { 1 } else { cores });
+    if let Some(file) = args.dropped.file() {
+        observers.sample_drops(file, description.drop_reasons)?;
+    }
+    let mut port = Watched::new(port, observers.watch());
     let control = Control::default();
     let configuration = &args.configuration;
-    let about = Served { control: &control, configuration, entry, description: &description, kind };
+    let about = Served {
+        control: &control,
+        configuration,
+        entry,
+        description: &description,
+        kind,
+        flows_max: run::flows_max(&*program),
+        observers: Some(&observers),
+        monitor: Some(&monitor),
+    };
     let served = about.at(args.control.path_or_default().as_deref())?;
     signals::stop_on_interrupt(&control.stop);
     detail(|| format!("{} under {kind}, seed {seed}\n", description.name));
@@ -277,14 +339,15 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     };
     let outcome = match policy {
         Some(policy) => {
-            let mut gathering = Defragmented::new(&mut *port, policy, Limits::default());
+            let mut gathering = Defragmented::new(&mut port, policy, Limits::default());
             let outcome = over(&*program, (kind, cores), options, &mut gathering, &control, wait);
             fragments = Some(gathering.totals().get());
             outcome
         }
-        None => over(&*program, (kind, cores), options, &mut *port, &control, wait),
+        None => over(&*program, (kind, cores), options, &mut port, &control, wait),
     };
     let place = place.take();
+    observers.finish();
     let outcome = outcome.map_err(|error| match error {
         EngineError::Port(error) => Failed::usage(error),
         error => Failed::from(error),
@@ -361,7 +424,7 @@ fn refuse_captures(args: &run::Args) -> Result<(), Failed> {
         ("--sequenced", args.sequenced),
         ("--packets", args.packets.is_some()),
         ("--flows", args.flows.is_some()),
-        ("--dropped", args.dropped.file().is_some()),
+        ("--sources", args.dropped.lists_sources()),
         ("--filter, --from and --to", args.source.captures.is_part()),
         ("--link-loss", args.link.link(0).is_some()),
     ];

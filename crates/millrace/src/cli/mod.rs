@@ -29,6 +29,7 @@ mod live;
 mod man;
 pub(crate) mod memory;
 mod new;
+mod observers;
 mod pipeline_options;
 mod profile;
 mod rss;

@@ -10,7 +10,7 @@ use l7::defrag::{Defragmented, Limits};
 use nf::{Description, Fates, Reason, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
-use port::{Fate, Packet, PortError};
+use port::{Fate, Packet, Port, PortError};
 
 use super::captures::{self, PART};
 use super::control::{ControlOption, Served};
@@ -22,6 +22,7 @@ use super::files::{self, Format};
 use super::flows::{self, Recorder};
 use super::link::LinkArgs;
 use super::memory::Bound;
+use super::observers::Observers;
 use super::pipeline_options::PipelineOptions;
 use super::sequence::Original;
 use super::steering_options::SteeringOptions;
@@ -34,7 +35,7 @@ use crate::print::output::{detail, json_text, note, print, print_json, remark};
 use crate::print::ports::Ports;
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
-use catalogue::Catalogue;
+use catalogue::{Catalogue, Program};
 
 /// Run a function over a capture, or on live interfaces
 ///
@@ -119,6 +120,12 @@ pub(super) struct Args {
     pub(super) pipeline_options: PipelineOptions,
 }
 
+/// Number of flows that a program's tables have room for.
+pub(super) fn flows_max(program: &dyn Program) -> u64 {
+    let sizing = program.sizing();
+    if program.keeps_flows() { sizing.flows as u64 + sizing.flows_v6 as u64 } else { 0 }
+}
+
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     if args.source.live.is_given() {
@@ -199,7 +206,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     // Ahead of the input, which may be a pipe that has nothing yet.
     let control = Control::default();
     let configuration = &args.configuration;
-    let about = Served { control: &control, configuration, entry, description: &description, kind };
+    let observers = args.control.path().map(|_| Observers::new(1));
+    let about = Served {
+        control: &control,
+        configuration,
+        entry,
+        description: &description,
+        kind,
+        flows_max: flows_max(&*program),
+        observers: observers.as_ref(),
+        monitor: None,
+    };
     let served = about.at(args.control.path().as_deref())?;
     // A datagram may be longer than all packets of the capture.
     let longer = if policy.is_some() { DATAGRAM_MAX } else { 0 };
@@ -234,18 +251,22 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
+        let mut watched;
+        let mut port: &mut (dyn Port + Send) = &mut capture;
+        if let Some(observers) = &observers {
+            watched = port::Watched::new(port, observers.watch());
+            port = &mut watched;
+        }
         match policy {
             Some(policy) => {
-                let mut gathering = Defragmented::new(&mut capture, policy, Limits::default());
+                let mut gathering = Defragmented::new(port, policy, Limits::default());
                 let outcome = thread::scope(|scope| {
                     served.wait(program.start(scope, kind, cores, options, &mut gathering, &control))
                 });
                 fragments = Some(gathering.totals().get());
                 outcome
             }
-            None => {
-                thread::scope(|scope| served.wait(program.start(scope, kind, cores, options, &mut capture, &control)))
-            }
+            None => thread::scope(|scope| served.wait(program.start(scope, kind, cores, options, port, &control))),
         }
     };
     let place = place.take();

@@ -105,12 +105,20 @@ fn flows_are_listed_by_their_ends() {
     folder.stdout("run conntrack --in demo.pcap.zst --packets 9000 --out in.pcap");
     let capture = folder.bytes("in.pcap");
     let packets = ends(&capture).len() as u64 - 1;
-    let mut seen = Vec::new();
+    let (mut seen, mut opened) = (Vec::new(), Vec::new());
     for engine in ENGINES {
         let mut run = Run::begin(&folder, &format!("conntrack --seed 1 {engine}"));
         run.write(&capture);
         run.until("stats", |stats| sum(stats, "received") == packets);
+        let stats = run.until("stats", |_| true);
         let all = run.until("flows --top 100000", |_| true);
+        // Entries are flows, and those that have expired and were not reclaimed yet.
+        let entries = stats["flows"].as_u64().unwrap();
+        assert!(
+            entries >= all["all"].as_u64().unwrap() && entries <= stats["flows_opened"].as_u64().unwrap(),
+            "{engine}"
+        );
+        opened.push(stats["flows_opened"].clone());
         let mut keys: Vec<String> =
             all["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
         keys.sort_unstable();
@@ -126,6 +134,62 @@ fn flows_are_listed_by_their_ends() {
         run.end();
     }
     assert!(!seen[0].is_empty() && seen.iter().all(|keys| *keys == seen[0]), "the same flows under every engine");
+    assert!(opened.iter().all(|one| *one == opened[0]), "each flow is counted once: {opened:?}");
+}
+
+/// Packets of a filter, with what became of them, and the state of their flows.
+#[test]
+fn packets_are_traced_and_explained() {
+    let folder = Folder::new();
+    folder.stdout("run conntrack --in demo.pcap.zst --packets 9000 --out in.pcap");
+    let capture = folder.bytes("in.pcap");
+    let ends = ends(&capture);
+    for engine in ["--engine sequential", "--engine rss --cores 2"] {
+        let mut run = Run::begin(&folder, &format!("conntrack {engine}"));
+        // The header alone: the run waits for packets.
+        run.write(&capture[..ends[0]]);
+        run.until("stats", |_| true);
+        let ask = |question: &str| {
+            let mut command = folder.command(&format!("ctl --control run.sock --json {question}"));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut asking = [ask("trace tcp --packets 5")];
+        let mut at = 0;
+        let mut go_on = |run: &mut Run<'_>, child: &mut Child| {
+            // The packets come until somebody has seen enough of them.
+            while child.try_wait().unwrap().is_none() {
+                assert!(at + 20 < ends.len(), "{engine}: nobody sees the packets");
+                run.write(&capture[ends[at]..ends[at + 20]]);
+                at += 20;
+                thread::sleep(Duration::from_millis(20));
+            }
+        };
+        go_on(&mut run, &mut asking[0]);
+        let [child] = asking;
+        let told = child.wait_with_output().unwrap();
+        assert!(told.status.success(), "{engine}: {}", String::from_utf8_lossy(&told.stderr));
+        let lines: Vec<Value> =
+            told.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        assert_eq!(lines.len(), 5, "{engine}");
+        let numbers: Vec<u64> = lines.iter().map(|line| line["number"].as_u64().unwrap()).collect();
+        assert!(numbers.is_sorted(), "{engine}: {numbers:?}");
+        for line in &lines {
+            assert!(line["parsed"].as_str().unwrap().contains(" tcp;"), "{engine}: {line}");
+            assert!(!line["sent_by"].as_array().unwrap().is_empty() != line["reason"].is_string(), "{engine}: {line}");
+        }
+        let mut child = ask("explain tcp");
+        go_on(&mut run, &mut child);
+        let told: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+        let flows = told["flows"].as_array().unwrap();
+        assert!(flows.len() <= 1, "{engine}: a packet has one flow here: {told}");
+        for flow in flows {
+            let key = flow["key"].as_str().unwrap();
+            assert!(key.ends_with(" tcp") && !flow["state"].as_str().unwrap().is_empty(), "{engine}: {told}");
+        }
+        let (code, error) = folder.fails("ctl --control run.sock trace nothing");
+        assert!(code == 2 && error.contains("`nothing`"), "{engine}: {error}");
+        run.end();
+    }
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! What operators see of a run's packets while it goes on.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use daemon::TopFlow;
+use nf::Reason;
+use port::Watch;
+use port::pcap::{Container, Writer};
+use watch::{DropSample, Latency, TopFlows, Traces};
+
+use super::failure::Failed;
+use crate::print::number::count;
+use crate::print::output::note;
+use crate::print::style::Style;
+
+/// Observers of a run's packets.
+pub(super) struct Observers {
+    latency: Arc<Latency>,
+    top: Arc<TopFlows>,
+    pub(super) traces: Arc<Traces>,
+    drops: Option<Arc<DropSample>>,
+    /// When large flows were last asked for, and what they were.
+    shown: Mutex<(Instant, Vec<TopFlow>)>,
+}
+
+/// One burst of so many is measured.
+const EVERY: u32 = 8;
+/// Large flows are those of at least this time.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Number of large flows that are shown.
+const TOP: usize = 20;
+
+impl Observers {
+    /// Observers of `queues` queues.
+    pub(super) fn new(queues: usize) -> Self {
+        Self {
+            latency: Arc::new(Latency::new(queues, EVERY)),
+            top: Arc::new(TopFlows::new(queues)),
+            traces: Arc::default(),
+            drops: None,
+            shown: Mutex::new((Instant::now(), Vec::new())),
+        }
+    }
+
+    /// Adds a sample of dropped packets in this file.
+    pub(super) fn sample_drops(&mut self, file: &Path, reasons: &'static [&'static str]) -> Result<(), Failed> {
+        let writer = Writer::create(file, Some(Container::PcapNg), None)?;
+        self.drops = Some(Arc::new(DropSample::new(writer, move |reason| Reason(reason).name(reasons))));
+        Ok(())
+    }
+
+    /// All of them, for a port.
+    pub(super) fn watch(&self) -> Vec<Arc<dyn Watch>> {
+        let mut all: Vec<Arc<dyn Watch>> = vec![
+            Arc::clone(&self.latency) as Arc<dyn Watch>,
+            Arc::clone(&self.top) as Arc<dyn Watch>,
+            Arc::clone(&self.traces) as Arc<dyn Watch>,
+        ];
+        all.extend(self.drops.as_ref().map(|drops| Arc::clone(drops) as Arc<dyn Watch>));
+        all
+    }
+
+    /// Times from receive to transmit; `None` before the first.
+    pub(super) fn latency(&self) -> Option<daemon::Latency> {
+        let times = self.latency.quantiles();
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        (times.packets > 0).then(|| daemon::Latency {
+            packets: times.packets,
+            p50_ns: nanos(times.p50),
+            p99_ns: nanos(times.p99),
+            p999_ns: nanos(times.p999),
+            worst_ns: nanos(times.worst),
+        })
+    }
+
+    /// The largest flows of the last seconds.
+    pub(super) fn top_flows(&self) -> Vec<TopFlow> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.0.elapsed() >= WINDOW {
+            let row = |top: watch::TopFlow| TopFlow {
+                flow: top.flow.to_string(),
+                packets_per_second: top.packets.round() as u64,
+                bytes_per_second: top.bytes.round() as u64,
+            };
+            *shown = (Instant::now(), self.top.take(TOP).into_iter().map(row).collect());
+        }
+        shown.1.clone()
+    }
+
+    /// Completes the file of dropped packets. An error of that file is told; the run has done its work.
+    pub(super) fn finish(&self) {
+        match self.drops.as_ref().map(|drops| drops.finish()) {
+            Some(Ok(sampled)) if sampled.left_out > 0 => {
+                let (written, left_out) = (count(sampled.written), count(sampled.left_out));
+                note(&format!("--dropped has a sample: {written} dropped packets, and {left_out} were left out\n"));
+            }
+            Some(Ok(_)) | None => {}
+            Some(Err(error)) => note(&format!("{} --dropped: {error}\n", Style::stderr().bad("error:"))),
+        }
+    }
+}
