@@ -156,6 +156,17 @@ impl Settings {
         lines.fold(text, |text, (_, line)| format!("{text}\n{line}"))
     }
 
+    /// All values as lines of text, sorted by key. Equal for settings that mean the same, wherever they stood.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let mut all = self.file.as_ref().and_then(|file| toml::from_str::<Table>(&file.text).ok()).unwrap_or_default();
+        self.overrides.iter().for_each(|Override { key, value, .. }| insert(&mut all, key, value.clone()));
+        let mut lines = Vec::new();
+        flatten("", &all, &mut lines);
+        lines.sort_unstable();
+        lines.concat()
+    }
+
     /// An error about the settings as a whole.
     #[must_use]
     pub fn error(&self, message: String) -> ConfigError {
@@ -169,6 +180,16 @@ impl Settings {
 /// Reads a configuration by way of its text, as a file's is read: a second deserializer would be compiled for each function.
 fn of_table<C: DeserializeOwned>(table: &Table) -> Result<C, toml::de::Error> {
     toml::from_str(&table.to_string())
+}
+
+/// Adds a line for each value of a table.
+fn flatten(prefix: &str, table: &Table, lines: &mut Vec<String>) {
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => flatten(&format!("{prefix}{key}."), inner, lines),
+            value => lines.push(format!("{prefix}{key} = {value}\n")),
+        }
+    }
 }
 
 /// Puts a value under a key with dots, in place of what stands there.

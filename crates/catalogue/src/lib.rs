@@ -17,6 +17,7 @@ pub mod config;
 mod contract;
 mod explained;
 mod runs;
+mod snapshot;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use serde::de::DeserializeOwned;
 use crate::config::{ConfigError, Settings};
 pub use crate::explained::{Decided, Explained};
 pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Numbers, Runs, TakeOver};
+pub use crate::snapshot::{Snapshot, SnapshotError};
 
 /// The functions that commands know by name.
 pub struct Catalogue {
@@ -233,6 +235,24 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Box<dyn Runs + 'scope>;
 
+    /// Starts it with the flows of a snapshot; see [`engine::start_from`]. `configuration` are its settings as
+    /// [text](config::Settings::canonical).
+    ///
+    /// # Errors
+    /// The snapshot is of another function or configuration, or of other software; or flows of this function don't outlive a run.
+    #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
+    fn start_from<'scope>(
+        &self,
+        snapshot: &Snapshot,
+        configuration: &str,
+        scope: &'scope Scope<'scope, '_>,
+        kind: EngineKind,
+        cores: usize,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
+        control: &Control,
+    ) -> Result<Box<dyn Runs + 'scope>, SnapshotError>;
+
     /// Layout of the history that a sequencer adds to each packet for this number of cores.
     fn shape(&self, cores: usize) -> Shape;
 
@@ -411,6 +431,22 @@ impl<N: Function> Program for Loaded<N> {
         control: &Control,
     ) -> Box<dyn Runs + 'scope> {
         Box::new(engine::start(scope, Arc::clone(&self.0), kind, cores, options, port, control))
+    }
+
+    fn start_from<'scope>(
+        &self,
+        snapshot: &Snapshot,
+        configuration: &str,
+        scope: &'scope Scope<'scope, '_>,
+        kind: EngineKind,
+        cores: usize,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
+        control: &Control,
+    ) -> Result<Box<dyn Runs + 'scope>, SnapshotError> {
+        let flows = snapshot.flows(&*self.0, configuration)?;
+        let nf = Arc::clone(&self.0);
+        Ok(Box::new(engine::start_from(scope, nf, kind, cores, options, port, control, flows)))
     }
 
     fn shape(&self, cores: usize) -> Shape {

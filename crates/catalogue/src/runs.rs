@@ -7,7 +7,7 @@ use engine::{Counters, EngineError, EngineKind, FlowCounters, Outcome, Running};
 use nf::{Function, Report};
 use packet::{FiveTuple, Host, HostPair, Nanos, Seq};
 
-use crate::Program;
+use crate::{Program, Snapshot, SnapshotError};
 
 /// A run in progress, of any function.
 pub trait Runs: Send + Sync {
@@ -28,6 +28,13 @@ pub trait Runs: Send + Sync {
 
     /// The flows for which `fits` returns true, with at most `rows_max` rows. All cores stop meanwhile. `None` if the run has ended.
     fn flows(&self, fits: Box<dyn Fn(&FlowEnds) -> bool + Send>, rows_max: usize) -> Option<FlowRows>;
+
+    /// The flows, to begin another run with. `configuration` are the settings as [text](crate::config::Settings::canonical). All cores stop
+    /// meanwhile. `None` if the run has ended.
+    ///
+    /// # Errors
+    /// Flows of this function don't outlive a run.
+    fn snapshot(&self, configuration: String) -> Option<Result<Snapshot, SnapshotError>>;
 
     /// Lets another configuration of the same function take over; see [`Running::reload`].
     ///
@@ -168,6 +175,10 @@ impl<N: Function> Runs for Running<'_, N> {
             }
             seen
         })
+    }
+
+    fn snapshot(&self, configuration: String) -> Option<Result<Snapshot, SnapshotError>> {
+        self.look(|state, nf, now| Snapshot::of(state, nf, now, configuration))
     }
 
     fn reload(&self, program: Box<dyn Program>) -> Result<TakeOver, EngineError> {

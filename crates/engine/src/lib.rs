@@ -111,14 +111,14 @@ pub use placement::shared::{Part, Shared};
 pub use placement::striped::Commit;
 pub use placement::tables::Tables;
 pub use placement::transacted::{Transacted, Transactions};
-pub use placement::{BURST, FlowState, Lane, Placement, Ticket, hash_of};
+pub use placement::{BURST, FlowState, Lane, Placement, SavedFlow, Ticket, hash_of};
 pub use run::instance::{
     EngineInstance, Inspect, PrivateInstance, ShardedInstance, SharedInstance, TransactedInstance, private_instance,
     sharded_instance, shared_instance, transacted_instance,
 };
 pub use run::{
     Control, CoreProgress, CoreRun, Feed, Mail, MemoryMax, Outcome, Piped, Recovery, Running, SequencedTotal, drive,
-    memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence, start,
+    memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence, start, start_from,
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;

@@ -99,7 +99,15 @@ pub struct Source {
     dropped: u64,
 }
 
-impl Flow for Source {}
+impl Flow for Source {
+    nf::in_words!();
+}
+
+packet::words! {
+    Source: [3], source => [source.window_end.0, source.packets, source.dropped], words => Self {
+        window_end: Nanos(words[0]), packets: words[1], dropped: words[2]
+    };
+}
 
 const OVER_THRESHOLD: Reason = Reason::own(0);
 

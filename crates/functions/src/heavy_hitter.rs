@@ -99,7 +99,13 @@ pub struct Volume {
     bytes: u64,
 }
 
-impl Flow for Volume {}
+impl Flow for Volume {
+    nf::in_words!();
+}
+
+packet::words! {
+    Volume: [2], volume => [volume.packets, volume.bytes], words => Self { packets: words[0], bytes: words[1] };
+}
 
 impl HeavyHitter {
     /// Creates the function from its configuration.

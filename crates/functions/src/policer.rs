@@ -113,7 +113,15 @@ pub struct Bucket {
     counted_at: Nanos,
 }
 
-impl Flow for Bucket {}
+impl Flow for Bucket {
+    nf::in_words!();
+}
+
+packet::words! {
+    Bucket: [2], bucket => [bucket.tokens, bucket.counted_at.0], words => Self {
+        tokens: words[0], counted_at: Nanos(words[1])
+    };
+}
 
 /// Tokens that a byte takes.
 const BYTE: u64 = 8 * 1_000_000_000;

@@ -135,7 +135,13 @@ const KNOCKS: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress(u8);
 
-impl Flow for Progress {}
+impl Flow for Progress {
+    nf::in_words!();
+}
+
+packet::words! {
+    Progress: [1], progress => [progress.0.into()], words => Self(words[0] as u8);
+}
 
 const CLOSED: Verdict = Verdict::Drop(Reason::own(0));
 const NOT_TCP: Verdict = Verdict::Drop(Reason::own(1));

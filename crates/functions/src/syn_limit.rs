@@ -100,7 +100,15 @@ pub struct Source {
     dropped: u64,
 }
 
-impl Flow for Source {}
+impl Flow for Source {
+    nf::in_words!();
+}
+
+packet::words! {
+    Source: [4], source => [source.tokens, source.counted_at.0, source.syns, source.dropped], words => Self {
+        tokens: words[0], counted_at: Nanos(words[1]), syns: words[2], dropped: words[3]
+    };
+}
 
 /// Tokens that a SYN takes.
 const SYN: u64 = 1_000_000_000;

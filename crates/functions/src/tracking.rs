@@ -149,7 +149,9 @@ pub enum Outcome {
     InvalidAndIdle(Cause, Nanos),
 }
 
-impl Flow for Connection {}
+impl Flow for Connection {
+    nf::in_words!();
+}
 
 impl Meta for Observation {
     type Key = FiveTuple;

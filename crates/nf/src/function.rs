@@ -74,6 +74,38 @@ impl Meta for Host {
 pub trait Flow: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// False if packet sets have no state. Engines then build no flow table.
     const STORED: bool = true;
+
+    /// Number of 64-bit words that hold a flow in a snapshot; `None` if flows don't outlive a run. Write [`in_words!`](crate::in_words)
+    /// for a flow that implements [`Words`](packet::Words).
+    const WORDS: Option<usize> = None;
+
+    /// Appends the flow's words.
+    fn write_words(&self, _words: &mut Vec<u64>) {}
+
+    /// The flow of these words, of which there are [`WORDS`](Self::WORDS). `None` if they are no flow.
+    fn read_words(_words: &[u64]) -> Option<Self> {
+        None
+    }
+}
+
+/// Lets snapshots keep a flow that implements [`Words`](packet::Words), inside its `impl Flow`.
+#[macro_export]
+macro_rules! in_words {
+    () => {
+        const WORDS: Option<usize> = Some(<Self as $crate::packet::Words>::COUNT);
+
+        fn write_words(&self, words: &mut $crate::Vec<u64>) {
+            words.extend_from_slice(<Self as $crate::packet::Words>::to_words(self).as_ref());
+        }
+
+        fn read_words(words: &[u64]) -> Option<Self> {
+            let mut array = <Self as $crate::packet::Words>::ZEROS;
+            (array.as_ref().len() == words.len()).then(|| {
+                array.as_mut().copy_from_slice(words);
+                <Self as $crate::packet::Words>::from_words(array)
+            })
+        }
+    };
 }
 
 /// No flow: all state is shared.

@@ -87,6 +87,12 @@ mod speed;
 mod transform;
 mod verdict;
 
+// For `in_words!`.
+#[doc(hidden)]
+pub use ::packet;
+#[doc(hidden)]
+pub use alloc::vec::Vec;
+
 pub use context::{Context, Effects};
 pub use counts::{Count, PacketCounts};
 pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};

@@ -21,9 +21,9 @@ pub trait Key: Copy + Eq + Ord + fmt::Debug + Send + Sync + 'static {
 /// A key of either address family, as functions use it.
 pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// The IPv4 form.
-    type V4: Key;
+    type V4: Key + Words;
     /// The IPv6 form; [`NoKey`] if the key has one form only.
-    type V6: Key;
+    type V6: Key + Words;
 
     /// Which family this key is of.
     fn family(&self) -> Family<Self::V4, Self::V6>;

@@ -26,7 +26,7 @@ use crate::placement::lifecycle::{
 use crate::placement::shared::{Part, Whole};
 use crate::placement::striped::Commit;
 use crate::placement::tables::{Sources, Tables};
-use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, SavedFlow, Ticket, records_are_of_all};
 
 /// A core's handle on the shared entries, guarded by `G`.
 pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
@@ -293,23 +293,25 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
     }
 
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>> {
-        fn of<N: NetworkFunction, K: Key, G: Guarding>(
-            flows: &FlowEntries<K, N::Flow, G>,
-            nf: &N,
-            name: fn(K) -> KeyOf<N>,
-        ) -> Vec<FlowState<N>> {
-            let mut states = Vec::new();
-            flows.each(|mut entry| {
-                G::fold_sum_in(nf, &mut entry);
-                states.push(FlowState { key: name(*entry.key()), flow: entry.value, deadline: entry.deadline() });
-            });
-            states
-        }
+        let state = |SavedFlow { key, flow, deadline, .. }| FlowState { key, flow, deadline };
+        Whole::saved(self, nf, now).into_iter().map(state).collect()
+    }
+
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
         let Common { v4, v6, .. } = &*self.common;
-        let mut flows = of::<N, _, G>(v4, nf, KeyOf::<N>::from_v4);
-        flows.extend(of::<N, _, G>(v6, nf, KeyOf::<N>::from_v6));
-        flows.retain(|state| state.deadline > now);
+        let mut flows = saved::<N, _, G>(v4, nf, KeyOf::<N>::from_v4);
+        flows.extend(saved::<N, _, G>(v6, nf, KeyOf::<N>::from_v6));
+        flows.retain(|saved| saved.deadline > now);
         flows
+    }
+
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool {
+        let Common { v4, v6, .. } = &*self.common;
+        let moment = self.moment(nf, Nanos(0), Seq(0));
+        match saved.key.family() {
+            Family::V4(key) => v4.stripe(hash, |stripe| moment.restore(stripe, key, hash, saved)),
+            Family::V6(key) => v6.stripe(hash, |stripe| moment.restore(stripe, key, hash, saved)),
+        }
     }
 
     fn report(&self, nf: &N, now: Nanos, counts: &PacketCounts) -> Option<Report> {
@@ -502,6 +504,23 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         N::COUNTS.then_some(self.counts)
     }
 
+    /// Puts in a saved flow before the first packet, and counts it as opened. Returns false if there is no room.
+    fn restore<K: Key>(
+        &self,
+        stripe: &mut HeldStripe<'_, K, N::Flow, G>,
+        key: K,
+        hash: u64,
+        saved: &SavedFlow<N>,
+    ) -> bool {
+        let SavedFlow { flow, deadline, assured, .. } = *saved;
+        let mut store = LockedStripe { stripe, moment: self };
+        store.ledger().counters.opened += 1;
+        let is_kept =
+            !store.is_full() && store.insert(key, hash, Opening { flow, deadline, assured }, self.now).is_some();
+        store.ledger().counters.evicted += u64::from(!is_kept);
+        is_kept
+    }
+
     /// Counts what the step has counted, for it is not attempted again.
     #[inline(always)]
     fn count(&self) {
@@ -598,6 +617,21 @@ impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStrip
         debug_assert_eq!(seq, self.moment.seq, "a moment is one packet's");
         self.moment.commit(now);
     }
+}
+
+/// The flows of one table, to be saved.
+fn saved<N: NetworkFunction, K: Key, G: Guarding>(
+    flows: &FlowEntries<K, N::Flow, G>,
+    nf: &N,
+    name: fn(K) -> KeyOf<N>,
+) -> Vec<SavedFlow<N>> {
+    let mut all = Vec::new();
+    flows.each(|mut entry| {
+        G::fold_sum_in(nf, &mut entry);
+        let (key, flow, deadline) = (name(*entry.key()), entry.value, entry.deadline());
+        all.push(SavedFlow { key, flow, deadline, assured: entry.protected });
+    });
+    all
 }
 
 fn ending<K, V: Copy, S>(slot: Slot, entry: &GuardedEntry<K, V, S>) -> Ending<V> {

@@ -108,6 +108,19 @@ pub struct FlowState<N: NetworkFunction> {
     pub deadline: Nanos,
 }
 
+/// A flow that goes from one run to another.
+#[derive(Clone, Copy, Debug)]
+pub struct SavedFlow<N: NetworkFunction> {
+    /// The key of the packet set.
+    pub key: KeyOf<N>,
+    /// The flow.
+    pub flow: N::Flow,
+    /// When it expires unless another packet comes.
+    pub deadline: Nanos,
+    /// True if a full table must not evict it.
+    pub assured: bool,
+}
+
 /// The hash of a key in all tables of a run, seeded by the run. 0 for functions without flow tables.
 #[inline(always)]
 pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
@@ -208,6 +221,17 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;
+
+    /// The flows that are alive at `now`, to be saved. Empty for placements of functions whose packet sets share state.
+    fn saved(&self, _nf: &N, _now: Nanos) -> Vec<SavedFlow<N>> {
+        Vec::new()
+    }
+
+    /// Puts in a saved flow before the first packet, and counts it as opened. `hash` is that of its key, `bucket` its entry in the
+    /// indirection table. Returns false, and counts it as evicted, if there is no room.
+    fn restore(&mut self, _nf: &N, _saved: &SavedFlow<N>, _hash: u64, _bucket: u16) -> bool {
+        false
+    }
 
     /// The flow counters of all cores, if they share the flows. Other cores may step meanwhile.
     fn common_flow_counters(&self) -> Option<FlowCounters> {

@@ -3,11 +3,11 @@
 use flow::index::AnyIndex;
 use flow::{Ageing, Plan, Slot, Table};
 use nf::{Effects, Flow, KeyOf, NetworkFunction, Sizing};
-use packet::{FlowKey, Host6, Key, Nanos};
+use packet::{Family, FlowKey, Host6, Key, Nanos};
 
 use crate::placement::lifecycle::{End, Ending, FlowStore, Ledger, Lifecycle, Opening, Runner};
 use crate::placement::tables::{Sources, Tables};
-use crate::placement::{FlowState, Lane};
+use crate::placement::{FlowState, Lane, SavedFlow};
 
 /// The flow tables of a core, one for each address family, with the core's flow counters.
 pub(crate) struct OwnedTables<N: NetworkFunction> {
@@ -66,6 +66,35 @@ impl<N: NetworkFunction> OwnedTables<N> {
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
+    /// The flows alive at `now`, to be saved.
+    pub(crate) fn saved(&self, now: Nanos, seed: u64) -> Vec<SavedFlow<N>> {
+        let is_assured = |key: &KeyOf<N>| match key.family() {
+            Family::V4(key) => self.v4.is_protected(&key, key.hash(seed)),
+            Family::V6(key) => self.v6.is_protected(&key, key.hash(seed)),
+        };
+        let saved = |FlowState { key, flow, deadline }: FlowState<N>| {
+            let assured = is_assured(&key);
+            SavedFlow { key, flow, deadline, assured }
+        };
+        self.flows(now).map(saved).collect()
+    }
+
+    /// Puts in a saved flow, and counts it as opened. Returns false if there is no room.
+    pub(crate) fn restore(&mut self, saved: &SavedFlow<N>, hash: u64) -> bool {
+        let SavedFlow { key, flow, deadline, assured } = *saved;
+        let Self { v4, v6, ledger } = self;
+        let carried = MovingFlow::<N> { flow, deadline, assured, source: None };
+        ledger.counters.opened += 1;
+        let evicted = ledger.counters.evicted;
+        // A table may have more places than it has room.
+        match key.family() {
+            Family::V4(key) if v4.table.len() < v4.table.capacity() => v4.put_in(key, hash, &carried, Nanos(0), ledger),
+            Family::V6(key) if v6.table.len() < v6.table.capacity() => v6.put_in(key, hash, &carried, Nanos(0), ledger),
+            Family::V4(_) | Family::V6(_) => ledger.counters.evicted += 1,
+        }
+        ledger.counters.evicted == evicted
+    }
+
     /// The number of table entries: flows alive, and expired flows that were not reclaimed yet.
     pub(crate) fn entries(&self) -> usize {
         self.v4.table.len() + self.v6.table.len()
@@ -88,6 +117,10 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         let Tables { index, ageing, per_source, .. } = options;
         let table = Table::planned(Plan { index, capacity, load_percent: None, ageing, seed });
         Self { origins: Sources::origins(table.slots(), per_source.is_some()), table }
+    }
+
+    fn is_protected(&self, key: &K, hash: u64) -> bool {
+        self.table.find(key, hash).is_some_and(|slot| self.table.is_protected(slot))
     }
 
     fn memory_bytes(&self) -> usize {

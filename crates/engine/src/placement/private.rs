@@ -14,7 +14,7 @@ use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
 use crate::placement::owned::{MovingFlow, Owned, OwnedTable, OwnedTables};
 use crate::placement::tables::Tables;
-use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, SavedFlow, records_are_of_all};
 
 /// State that one core owns.
 pub struct Private<N: NetworkFunction> {
@@ -232,6 +232,14 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         let counts = N::READS_FRAMES.then_some(&*counts);
         Stepping { nf, flows: v4, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
             || Stepping { nf, flows: v6, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
+    }
+
+    fn saved(&self, _: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.tables.saved(now, self.seed)
+    }
+
+    fn restore(&mut self, _: &N, saved: &SavedFlow<N>, hash: u64, _: u16) -> bool {
+        self.tables.restore(saved, hash)
     }
 
     fn flow_counters(&self) -> FlowCounters {

@@ -16,7 +16,7 @@ use crate::placement::exchange::{Cargo, Exchange};
 use crate::placement::private::Private;
 use crate::placement::striped::share;
 use crate::placement::tables::Tables;
-use crate::placement::{Lane, Placement};
+use crate::placement::{Lane, Placement, SavedFlow};
 use crate::steer::elephants::REPLICATED_MAX;
 
 /// A core's shards, and its replica of the elephants.
@@ -163,6 +163,15 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
         // Replicas first, and equally far on all cores. How far shards get differs from core to core.
         let more = self.replica.as_deref_mut().is_some_and(|replica| replica.age(nf, now, last));
         self.shards.iter_mut().flatten().any(|shard| shard.age(nf, now, last)) | more
+    }
+
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        let replica = self.replica().filter(|_| self.core == 0);
+        self.shards().chain(replica).flat_map(|part| part.saved(nf, now)).collect()
+    }
+
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, bucket: u16) -> bool {
+        self.shards[usize::from(bucket)].as_deref_mut().expect(OWNED).restore(nf, saved, hash, bucket)
     }
 
     /// The counters of the shards that are here now. Core 0 also counts the elephants.

@@ -10,7 +10,7 @@ use crate::counters::FlowCounters;
 use crate::placement::entries::ByEntry;
 use crate::placement::striped::{Commit, Striped};
 use crate::placement::tables::Tables;
-use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, SavedFlow, records_are_of_all};
 
 /// A core's handle on the shared state.
 pub struct Shared<N: NetworkFunction>(SharedTables<N>);
@@ -37,6 +37,12 @@ pub(crate) trait Whole<N: NetworkFunction> {
 
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
+
+    /// The flows alive at `now`, to be saved.
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
+
+    /// Puts in a saved flow. Returns false if there is no room.
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool;
 
     /// The number of flows alive at `now`.
     fn alive(&self, nf: &N, now: Nanos) -> usize {
@@ -206,6 +212,14 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
 
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
+    }
+
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.whole().saved(nf, now)
+    }
+
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16) -> bool {
+        self.whole().restore(nf, saved, hash)
     }
 
     fn common_flow_counters(&self) -> Option<FlowCounters> {

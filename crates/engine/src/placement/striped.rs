@@ -15,7 +15,7 @@ use crate::counters::FlowCounters;
 use crate::placement::private::Private;
 use crate::placement::shared::{Part, Whole};
 use crate::placement::tables::Tables;
-use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, SavedFlow, Ticket, records_are_of_all};
 
 /// A core's handle on the stripes.
 pub(crate) struct Striped<N: NetworkFunction> {
@@ -39,6 +39,15 @@ struct Stripes<N: NetworkFunction> {
     /// The hash seed of the tables.
     seed: u64,
     recording: AtomicBool,
+}
+
+impl<N: NetworkFunction> Stripes<N> {
+    /// The stripe of the flows with this hash.
+    #[inline]
+    const fn index(&self, hash: u64) -> usize {
+        // The middle bits; the stripe's table uses the outer ones.
+        ((hash >> 28) & self.mask) as usize
+    }
 }
 
 /// Aligned so that two locks never share a cache line.
@@ -115,6 +124,14 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.each(|state| state.saved(nf, now)).into_iter().flatten().collect()
+    }
+
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool {
+        lock(&self.table.stripes[self.table.index(hash)]).state.restore(nf, saved, hash, 0)
+    }
+
     fn alive(&self, _: &N, now: Nanos) -> usize {
         self.each(|state| state.flows(now).count()).into_iter().sum()
     }
@@ -183,9 +200,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
     }
 
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
-        // The middle bits; the stripe's table uses the outer ones.
-        let index = ((lane.hash >> 28) & self.table.mask) as usize;
-        let mut stripe = lock(&self.table.stripes[index]);
+        let mut stripe = lock(&self.table.stripes[self.table.index(lane.hash)]);
         let now = lane.now.max(stripe.now);
         stripe.now = now;
         // ORDERING: Relaxed, as in `record`.

@@ -13,7 +13,7 @@ use crate::placement::replay_order::ReplayOrder;
 use crate::placement::sharded::{Layout, Sharded};
 use crate::placement::shared::Shared;
 use crate::placement::transacted::{Transacted, Transactions};
-use crate::placement::{FlowState, Placement};
+use crate::placement::{FlowState, Placement, SavedFlow, hash_of};
 use crate::steer::dispatch::Dispatcher;
 use crate::work::worker::Worker;
 
@@ -141,6 +141,12 @@ pub trait Inspect<N: NetworkFunction> {
         self.each_flow(now).count()
     }
 
+    /// The flows alive at `now`, to be saved. Empty for functions whose packet sets share state.
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
+
+    /// Puts in flows of an earlier run, before the first packet. They count as opened. Returns how many found room.
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize;
+
     /// The number of table entries, each once: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
 
@@ -227,6 +233,14 @@ impl<N: NetworkFunction> InParts for Sharded<N> {
 }
 
 impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for EngineInstance<N, P> {
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        P::parts(self).flat_map(|part| part.saved(nf, now)).collect()
+    }
+
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
+        self.restore_each(nf, flows)
+    }
+
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let this = &*self;
         let entries = || -> Entries<'_, N> {
@@ -277,6 +291,14 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
 }
 
 impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.workers[0].place().saved(nf, now)
+    }
+
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
+        self.restore_each(nf, flows)
+    }
+
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         self.workers[0].place().whole().report(nf, now, &self.packet_counts_at(nf, now))
     }
@@ -319,6 +341,15 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
 }
 
 impl<N: Function> Inspect<N> for TransactedInstance<N> {
+    /// Only functions whose packet sets share state are here.
+    fn saved(&self, _: &N, _: Nanos) -> Vec<SavedFlow<N>> {
+        Vec::new()
+    }
+
+    fn restore(&mut self, _: &N, _: &[SavedFlow<N>]) -> usize {
+        0
+    }
+
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let all: Vec<_> = all_entries(&*self).collect();
         let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
@@ -382,6 +413,28 @@ impl<N: Function> TransactedInstance<N> {
 }
 
 impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
+    /// Puts each flow where its packets will come: at one core, at all of them as replicas, or in the table that all share.
+    fn restore_each(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
+        let seed = self.workers.first().map_or(0, |worker| worker.place().seed());
+        let mut kept = 0;
+        for saved in flows {
+            let hash = hash_of::<N>(&saved.key, seed);
+            let is_kept = match self.dispatcher.place_of(&saved.key) {
+                (Some(core), bucket) => self.workers[core].place_mut().restore(nf, saved, hash, bucket),
+                (None, _) if self.kind == EngineKind::Scr => {
+                    let replicas = self.workers.iter_mut();
+                    // All replicas have the same flows, and so the same room.
+                    replicas
+                        .map(|worker| worker.place_mut().restore(nf, saved, hash, 0))
+                        .fold(true, |all, one| all & one)
+                }
+                (None, _) => self.workers[0].place_mut().restore(nf, saved, hash, 0),
+            };
+            kept += usize::from(is_kept);
+        }
+        kept
+    }
+
     /// Replaces the function by `nf`, which [succeeds](NetworkFunction::succeed) it. Flows stay.
     pub(crate) fn succeed(&mut self, nf: Arc<N>) {
         let workers = std::mem::take(&mut self.workers);

@@ -33,7 +33,7 @@ use self::instance::{
 pub use self::mail::Mail;
 pub use self::memory::{MemoryMax, memory_max};
 pub use self::pipeline::{Piped, run_pipeline};
-pub use self::running::{Running, start};
+pub use self::running::{Running, start, start_from};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
 use self::succession::Request;
@@ -45,8 +45,8 @@ use crate::history::link::LinkEnd;
 use crate::history::recovery::Tally;
 use crate::kind::EngineKind;
 use crate::options::{Cuts, Options};
-use crate::placement::Placement;
 use crate::placement::transacted::Transactions;
+use crate::placement::{Placement, SavedFlow};
 use crate::steer::dispatch::Dispatcher;
 use crate::work::any_worker::AnyWorker;
 use crate::work::worker::Worker;
@@ -112,10 +112,11 @@ pub fn run<N: Function>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
-    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores))
+    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores), &[])
 }
 
-/// The same, for a run that answers questions by `mail`.
+/// The same, for a run that answers questions by `mail` and begins with these flows.
+#[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
 fn run_with_mail<N: Function>(
     nf: Arc<N>,
     kind: EngineKind,
@@ -124,6 +125,7 @@ fn run_with_mail<N: Function>(
     port: &mut dyn Port,
     control: &Control,
     mail: &Mail<N>,
+    flows: &[SavedFlow<N>],
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
@@ -135,18 +137,37 @@ fn run_with_mail<N: Function>(
     }
     match kind {
         EngineKind::Transactional if options.sharing(&*nf).is_any() => {
-            drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
+            drive_from(&mut transacted_instance(nf, cores, options), flows, options, port, control, mail)
         }
         EngineKind::Sequential
         | EngineKind::Rss
         | EngineKind::Transactional
         | EngineKind::Scr
-        | EngineKind::Pipeline => drive(&mut private_instance(kind, nf, cores, options), options, port, control, mail),
-        EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-            drive(&mut sharded_instance(kind, nf, cores, options), options, port, control, mail)
+        | EngineKind::Pipeline => {
+            drive_from(&mut private_instance(kind, nf, cores, options), flows, options, port, control, mail)
         }
-        EngineKind::Shared => drive(&mut shared_instance(nf, cores, options), options, port, control, mail),
+        EngineKind::RssPlusPlus | EngineKind::Hybrid => {
+            drive_from(&mut sharded_instance(kind, nf, cores, options), flows, options, port, control, mail)
+        }
+        EngineKind::Shared => drive_from(&mut shared_instance(nf, cores, options), flows, options, port, control, mail),
     }
+}
+
+/// Drives an instance that begins with these flows.
+fn drive_from<N: NetworkFunction, P: Placement<N>>(
+    instance: &mut EngineInstance<N, P>,
+    flows: &[SavedFlow<N>],
+    options: &Options,
+    port: &mut dyn Port,
+    control: &Control,
+    mail: &Mail<N>,
+) -> Result<Outcome, EngineError>
+where
+    EngineInstance<N, P>: Inspect<N>,
+{
+    let nf = Arc::clone(&instance.nf);
+    instance.restore(&nf, flows);
+    drive(instance, options, port, control, mail)
 }
 
 /// Runs an engine instance over a port, as [`run`] does. The instance keeps its state and can be inspected afterwards.

@@ -15,6 +15,7 @@ use super::{Outcome, run_with_mail};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::Options;
+use crate::placement::SavedFlow;
 use crate::work::any_worker::AnyWorker;
 
 /// A run in the background: watch it, ask its cores, give it another configuration, stop it, wait for it. If this is dropped, the run goes
@@ -43,11 +44,26 @@ pub fn start<'scope, N: Function>(
     port: &'scope mut (dyn Port + Send),
     control: &Control,
 ) -> Running<'scope, N> {
+    start_from(scope, nf, kind, cores, options, port, control, Vec::new())
+}
+
+/// The same, for a run that begins with flows of an earlier one, of a function whose packet sets share nothing. They count as opened.
+#[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
+pub fn start_from<'scope, N: Function>(
+    scope: &'scope Scope<'scope, '_>,
+    nf: Arc<N>,
+    kind: EngineKind,
+    cores: usize,
+    options: Options,
+    port: &'scope mut (dyn Port + Send),
+    control: &Control,
+    flows: Vec<SavedFlow<N>>,
+) -> Running<'scope, N> {
     let (control, mail) = (control.clone(), Mail::new(cores));
     let (held, asked, first) = (control.clone(), mail.clone(), Arc::clone(&nf));
     let shares = options.sharing(&*nf).is_any();
     let thread = scope.spawn(move || {
-        let outcome = run_with_mail(first, kind, cores, &options, port, &held, &asked);
+        let outcome = run_with_mail(first, kind, cores, &options, port, &held, &asked, &flows);
         asked.close_all();
         outcome
     });

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use nf::{Meta, NetworkFunction, PacketSet};
+use nf::{KeyOf, Meta, NetworkFunction, PacketSet};
 use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
@@ -160,6 +160,18 @@ impl<N: NetworkFunction> Dispatcher<N> {
         match &self.steering {
             Steering::Hash(rss) => rss.table(),
             Steering::One(_) | Steering::RoundRobin { .. } => &[],
+        }
+    }
+
+    /// The core and the bucket of a packet set before the first packet. The core is `None` where packets of a set come to all cores.
+    pub(crate) fn place_of(&self, key: &KeyOf<N>) -> (Option<usize>, u16) {
+        match &self.steering {
+            Steering::One(core) => (Some(*core), 0),
+            Steering::RoundRobin { .. } => (None, 0),
+            Steering::Hash(rss) => {
+                let bucket = rss.buckets().bucket(key);
+                (Some(usize::from(rss.table()[usize::from(bucket)])), bucket)
+            }
         }
     }
 

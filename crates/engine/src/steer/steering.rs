@@ -128,6 +128,11 @@ impl Rss {
         }
     }
 
+    /// Chooses the buckets.
+    pub(crate) const fn buckets(&self) -> &Buckets {
+        &self.buckets
+    }
+
     /// The core of each bucket.
     #[must_use]
     pub fn table(&self) -> &[u16] {

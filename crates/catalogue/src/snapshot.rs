@@ -1,0 +1,321 @@
+//! The flows of a run in a file, for another run to go on with.
+//!
+//! A snapshot has a magic number, the version of its format, a header in TOML, the flows as 64-bit words, and a checksum of all that. Numbers
+//! are little-endian. It is read by the same version of Millrace, for the same function with the same configuration: flows are what the
+//! function's code makes of them.
+
+use std::io::{self, Write};
+
+use engine::{Inspect, SavedFlow};
+use nf::{Flow, KeyOf, NetworkFunction, Sharing};
+use packet::{Family, FlowKey, Nanos, Words};
+use serde::{Deserialize, Serialize};
+
+/// The flows of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    header: Header,
+    /// IPv4 flows and then IPv6 flows: the words of the key, the deadline, 1 if it is assured, the words of the flow.
+    words: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    /// The version of Millrace that wrote it.
+    millrace: String,
+    function: String,
+    configuration: String,
+    /// The time of the last packet, in nanoseconds since 1970.
+    time_ns: u64,
+    flows_v4: u64,
+    flows_v6: u64,
+    /// Words of a key of either family, and of a flow.
+    key_words: [usize; 2],
+    flow_words: usize,
+}
+
+/// Why a snapshot can't be made or used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// Flows of this function don't outlive a run.
+    #[error("{function} can't be snapshotted: {reason}")]
+    Unsupported {
+        /// The function.
+        function: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// It has another magic number.
+    #[error("this is no snapshot of Millrace")]
+    NoSnapshot,
+    /// It has another format.
+    #[error("the snapshot has format {0}; this version of Millrace reads format {FORMAT}")]
+    Format(u32),
+    /// It is cut off, longer than it says, or its checksum is wrong.
+    #[error("the snapshot is damaged; nothing of it was used")]
+    Damaged,
+    /// It is of another function or of other software.
+    #[error("the snapshot is of {0}")]
+    Other(String),
+    /// It is of another configuration.
+    #[error(
+        "the snapshot is of a run with another configuration; start with that one, and let the new one take over by `millrace ctl \
+         reload`. The snapshot's is:\n{0}"
+    )]
+    Configuration(String),
+}
+
+const MAGIC: &[u8; 8] = b"MILLSNAP";
+const FORMAT: u32 = 1;
+/// Bytes of the magic number, the format, and the length of the header.
+const FRONT: usize = 16;
+/// Bytes of the checksum.
+const CHECKSUM: usize = 4;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Snapshot {
+    /// The flows of a run at `now`.
+    pub(crate) fn of<N: NetworkFunction>(
+        state: &dyn Inspect<N>,
+        nf: &N,
+        now: Nanos,
+        configuration: String,
+    ) -> Result<Self, SnapshotError> {
+        let layout = layout::<N>(nf)?;
+        let flows = state.saved(nf, now);
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut counts = [0, 0];
+        for SavedFlow { key, flow, deadline, assured } in flows {
+            let (family, words) = match key.family() {
+                Family::V4(key) => {
+                    v4.extend_from_slice(key.to_words().as_ref());
+                    (0, &mut v4)
+                }
+                Family::V6(key) => {
+                    v6.extend_from_slice(key.to_words().as_ref());
+                    (1, &mut v6)
+                }
+            };
+            counts[family] += 1;
+            words.extend([deadline.0, assured.into()]);
+            flow.write_words(words);
+        }
+        v4.append(&mut v6);
+        let header = Header {
+            millrace: VERSION.to_owned(),
+            function: N::DESCRIPTION.name.to_owned(),
+            configuration,
+            time_ns: now.0,
+            flows_v4: counts[0],
+            flows_v6: counts[1],
+            key_words: layout.0,
+            flow_words: layout.1,
+        };
+        Ok(Self { header, words: v4 })
+    }
+
+    /// Number of flows.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.header.flows_v4 + self.header.flows_v6
+    }
+
+    /// True if it has no flows.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The time of the last packet before it.
+    #[must_use]
+    pub const fn time(&self) -> Nanos {
+        Nanos(self.header.time_ns)
+    }
+
+    /// Its flows, for this function with this configuration.
+    pub(crate) fn flows<N: NetworkFunction>(
+        &self,
+        nf: &N,
+        configuration: &str,
+    ) -> Result<Vec<SavedFlow<N>>, SnapshotError> {
+        let Header { millrace, function, key_words, flow_words, flows_v4, .. } = &self.header;
+        let name = N::DESCRIPTION.name;
+        let layout = layout::<N>(nf)?;
+        if function != name {
+            return Err(SnapshotError::Other(format!("the function {function}, not {name}")));
+        }
+        if millrace != VERSION || (*key_words, *flow_words) != layout {
+            return Err(SnapshotError::Other(format!(
+                "Millrace {millrace}; this is {VERSION}, whose flows may differ"
+            )));
+        }
+        if self.header.configuration != configuration {
+            return Err(SnapshotError::Configuration(self.header.configuration.clone()));
+        }
+        let mut flows = Vec::new();
+        let mut rest = self.words.as_slice();
+        for number in 0..self.len() {
+            let is_v6 = number >= *flows_v4;
+            let (key, more) = rest.split_at(key_words[usize::from(is_v6)]);
+            let (&[deadline, assured], more) = more.split_first_chunk().ok_or(SnapshotError::Damaged)?;
+            let (flow, more) = more.split_at(*flow_words);
+            rest = more;
+            let key = if is_v6 {
+                KeyOf::<N>::from_v6(from_words(key).ok_or(SnapshotError::Damaged)?)
+            } else {
+                KeyOf::<N>::from_v4(from_words(key).ok_or(SnapshotError::Damaged)?)
+            };
+            let flow = N::Flow::read_words(flow).ok_or(SnapshotError::Damaged)?;
+            flows.push(SavedFlow { key, flow, deadline: Nanos(deadline), assured: assured != 0 });
+        }
+        Ok(flows)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// `out` can't be written.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let header = toml::to_string(&self.header).map_err(io::Error::other)?;
+        let len = u32::try_from(header.len()).map_err(|_| io::Error::other("the configuration is too long"))?;
+        let mut bytes = Vec::with_capacity(FRONT + header.len() + self.words.len() * 8 + CHECKSUM);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        out.write_all(&bytes)
+    }
+
+    /// Reads one. Nothing of a damaged one is used.
+    ///
+    /// # Errors
+    /// It is none, or of another format, or damaged.
+    pub fn read(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let damaged = SnapshotError::Damaged;
+        let behind = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::NoSnapshot)?;
+        let (format, behind) = behind.split_first_chunk().ok_or(damaged.clone())?;
+        // Another format may have its checksum elsewhere.
+        let format = u32::from_le_bytes(*format);
+        if format != FORMAT {
+            return Err(SnapshotError::Format(format));
+        }
+        let (content, checksum) = bytes.split_last_chunk().ok_or(damaged.clone())?;
+        if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
+            return Err(damaged);
+        }
+        let (len, behind) = behind.split_first_chunk().ok_or(damaged.clone())?;
+        let behind = behind.get(..behind.len().wrapping_sub(CHECKSUM)).ok_or(damaged.clone())?;
+        let (header, flows) = behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(damaged.clone())?;
+        let header = std::str::from_utf8(header).map_err(|_| damaged.clone())?;
+        let header: Header = toml::from_str(header).map_err(|_| damaged.clone())?;
+        let (words, odd) = flows.as_chunks();
+        if !odd.is_empty() || header.words() != Some(words.len()) {
+            return Err(damaged);
+        }
+        Ok(Self { header, words: words.iter().map(|word| u64::from_le_bytes(*word)).collect() })
+    }
+}
+
+impl Header {
+    /// Number of words of all flows; `None` if no memory could hold them.
+    fn words(&self) -> Option<usize> {
+        let of = |flows: u64, key: usize| {
+            let each = key.checked_add(2)?.checked_add(self.flow_words)?;
+            usize::try_from(flows).ok()?.checked_mul(each)
+        };
+        of(self.flows_v4, self.key_words[0])?.checked_add(of(self.flows_v6, self.key_words[1])?)
+    }
+}
+
+/// Words of a key of either family, and of a flow.
+fn layout<N: NetworkFunction>(nf: &N) -> Result<([usize; 2], usize), SnapshotError> {
+    let unsupported = |reason: String| SnapshotError::Unsupported { function: N::DESCRIPTION.name, reason };
+    match (nf.description().sharing, N::Flow::WORDS) {
+        (Sharing::Nothing, Some(words)) => {
+            let [v4, v6] = [<KeyOf<N> as FlowKey>::V4::COUNT, <KeyOf<N> as FlowKey>::V6::COUNT];
+            Ok(([v4, v6], words))
+        }
+        (Sharing::Nothing, None) => Err(unsupported("its flows have no form outside of memory".to_owned())),
+        (sharing, _) => {
+            let what = sharing.what().unwrap_or("what streams have gathered");
+            Err(unsupported(format!("its packet sets share {what}, and a snapshot has flows alone")))
+        }
+    }
+}
+
+/// A key of these words. `None` for a key that doesn't exist.
+fn from_words<K: Words>(words: &[u64]) -> Option<K> {
+    let mut array = K::ZEROS;
+    (K::COUNT > 0 && array.as_ref().len() == words.len()).then(|| {
+        array.as_mut().copy_from_slice(words);
+        K::from_words(array)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let header = Header {
+            millrace: VERSION.to_owned(),
+            function: "conntrack".to_owned(),
+            configuration: "flows = 16\n".to_owned(),
+            time_ns: 7,
+            flows_v4: 2,
+            flows_v6: 1,
+            key_words: [2, 5],
+            flow_words: 8,
+        };
+        let words = (0..header.words().unwrap() as u64).map(|word| word << 40 | word).collect();
+        Snapshot { header, words }
+    }
+
+    fn written(snapshot: &Snapshot) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        snapshot.write(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let snapshot = snapshot();
+        assert_eq!(Snapshot::read(&written(&snapshot)), Ok(snapshot));
+    }
+
+    #[test]
+    fn any_damage_is_noticed() {
+        let whole = written(&snapshot());
+        for at in 0..whole.len() {
+            assert!(Snapshot::read(&whole[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                assert!(Snapshot::read(&damaged).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+        let longer = [&*whole, &[0]].concat();
+        assert_eq!(Snapshot::read(&longer), Err(SnapshotError::Damaged));
+        assert_eq!(Snapshot::read(b"MILLSNAP\x02\0\0\0"), Err(SnapshotError::Format(2)));
+        assert_eq!(Snapshot::read(b"pcap"), Err(SnapshotError::NoSnapshot));
+    }
+
+    /// A header with a right checksum may still lie about what follows.
+    #[test]
+    fn a_lying_header_is_refused() {
+        for lie in [
+            Header { flows_v4: u64::MAX, ..snapshot().header },
+            Header { flows_v6: 2, ..snapshot().header },
+            Header { key_words: [usize::MAX, 5], ..snapshot().header },
+        ] {
+            let lying = Snapshot { header: lie, ..snapshot() };
+            // TOML has no numbers above those of i64, and then nothing is written.
+            let mut bytes = Vec::new();
+            assert!(lying.write(&mut bytes).is_err() || Snapshot::read(&bytes) == Err(SnapshotError::Damaged));
+        }
+    }
+}
