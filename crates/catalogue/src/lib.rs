@@ -39,7 +39,7 @@ use serde::de::DeserializeOwned;
 use crate::config::{ConfigError, Settings};
 pub use crate::explained::{Decided, Explained};
 pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Numbers, Runs, TakeOver};
-pub use crate::snapshot::{Snapshot, SnapshotError};
+pub use crate::snapshot::{Restart, Snapshot, SnapshotError};
 
 /// The functions that commands know by name.
 pub struct Catalogue {
@@ -235,16 +235,14 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Box<dyn Runs + 'scope>;
 
-    /// Starts it with the flows of a snapshot; see [`engine::start_from`]. `configuration` are its settings as
-    /// [text](config::Settings::canonical).
+    /// Starts it with the flows of an earlier run, or leaves its own behind; see [`engine::start_from`].
     ///
     /// # Errors
     /// The snapshot is of another function or configuration, or of other software; or flows of this function don't outlive a run.
     #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
     fn start_from<'scope>(
         &self,
-        snapshot: &Snapshot,
-        configuration: &str,
+        restart: Restart<'_>,
         scope: &'scope Scope<'scope, '_>,
         kind: EngineKind,
         cores: usize,
@@ -435,8 +433,7 @@ impl<N: Function> Program for Loaded<N> {
 
     fn start_from<'scope>(
         &self,
-        snapshot: &Snapshot,
-        configuration: &str,
+        restart: Restart<'_>,
         scope: &'scope Scope<'scope, '_>,
         kind: EngineKind,
         cores: usize,
@@ -444,9 +441,9 @@ impl<N: Function> Program for Loaded<N> {
         port: &'scope mut (dyn Port + Send),
         control: &Control,
     ) -> Result<Box<dyn Runs + 'scope>, SnapshotError> {
-        let flows = snapshot.flows(&*self.0, configuration)?;
+        let (flows, at_end) = restart.of(&*self.0)?;
         let nf = Arc::clone(&self.0);
-        Ok(Box::new(engine::start_from(scope, nf, kind, cores, options, port, control, flows)))
+        Ok(Box::new(engine::start_from(scope, nf, kind, cores, options, port, control, flows, at_end)))
     }
 
     fn shape(&self, cores: usize) -> Shape {

@@ -5,8 +5,10 @@
 //! function's code makes of them.
 
 use std::io::{self, Write};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{Inspect, SavedFlow};
+use engine::{Inspect, Look, SavedFlow};
 use nf::{Flow, KeyOf, NetworkFunction, Sharing};
 use packet::{Family, FlowKey, Nanos, Words};
 use serde::{Deserialize, Serialize};
@@ -64,6 +66,37 @@ pub enum SnapshotError {
          reload`. The snapshot's is:\n{0}"
     )]
     Configuration(String),
+}
+
+/// What goes from run to run.
+pub struct Restart<'a> {
+    /// The flows to begin with.
+    pub from: Option<&'a Snapshot>,
+    /// The settings that the run has, as [text](crate::config::Settings::canonical).
+    pub configuration: Arc<Mutex<String>>,
+    /// Gets the flows that the run leaves behind, unless it fails.
+    pub at_end: Option<Sender<Snapshot>>,
+}
+
+/// The flows that a run begins with, and the look at those that it leaves behind.
+type Ends<N> = (Vec<SavedFlow<N>>, Option<Look<N>>);
+
+impl Restart<'_> {
+    /// The flows to begin with, and the look at the end.
+    pub(crate) fn of<N: NetworkFunction>(self, nf: &N) -> Result<Ends<N>, SnapshotError> {
+        let Self { from, configuration, at_end } = self;
+        let text = |of: &Mutex<String>| of.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let flows = from.map(|snapshot| snapshot.flows(nf, &text(&configuration))).transpose()?.unwrap_or_default();
+        let Some(answer) = at_end else { return Ok((flows, None)) };
+        layout::<N>(nf)?;
+        let look: Look<N> = Box::new(move |state, nf, now| {
+            if let Ok(snapshot) = Snapshot::of(state, nf, now, text(&configuration)) {
+                // The caller may have stopped waiting.
+                let _ = answer.send(snapshot);
+            }
+        });
+        Ok((flows, Some(look)))
+    }
 }
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";

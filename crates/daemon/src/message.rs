@@ -33,6 +33,11 @@ pub enum Request {
         #[serde(default)]
         with_state: bool,
     },
+    /// The flows in a file, for another run to begin with: [`Reply::Done`].
+    Snapshot {
+        /// Where the run writes it.
+        path: std::path::PathBuf,
+    },
     /// Another configuration: [`Reply::Done`].
     Reload {
         /// The name of the file, for errors; its ending tells what it holds.

@@ -36,6 +36,7 @@ pub use self::pipeline::{Piped, run_pipeline};
 pub use self::running::{Running, start, start_from};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
+pub use self::succession::Look;
 use self::succession::Request;
 use self::turns::Turns;
 use crate::affinity::cpus;
@@ -239,6 +240,10 @@ where
                 look(instance, &nf, end.last);
             }
         }
+    }
+    if let Some(look) = mail.succession.take_at_end().filter(|_| end.failure.is_none()) {
+        let nf = Arc::clone(&instance.nf);
+        look(instance, &nf, end.last);
     }
     mail.close_all();
     source.finish(&mut end);

@@ -11,6 +11,7 @@ use port::Port;
 use super::handle::{Control, CoreProgress};
 use super::instance::Inspect;
 use super::mail::Mail;
+use super::succession::Look;
 use super::{Outcome, run_with_mail};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
@@ -44,10 +45,11 @@ pub fn start<'scope, N: Function>(
     port: &'scope mut (dyn Port + Send),
     control: &Control,
 ) -> Running<'scope, N> {
-    start_from(scope, nf, kind, cores, options, port, control, Vec::new())
+    start_from(scope, nf, kind, cores, options, port, control, Vec::new(), None)
 }
 
 /// The same, for a run that begins with flows of an earlier one, of a function whose packet sets share nothing. They count as opened.
+/// `at_end` looks at the state that the run leaves behind, unless it fails.
 #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
 pub fn start_from<'scope, N: Function>(
     scope: &'scope Scope<'scope, '_>,
@@ -58,8 +60,10 @@ pub fn start_from<'scope, N: Function>(
     port: &'scope mut (dyn Port + Send),
     control: &Control,
     flows: Vec<SavedFlow<N>>,
+    at_end: Option<Look<N>>,
 ) -> Running<'scope, N> {
     let (control, mail) = (control.clone(), Mail::new(cores));
+    at_end.into_iter().for_each(|look| mail.succession.look_at_end(look));
     let (held, asked, first) = (control.clone(), mail.clone(), Arc::clone(&nf));
     let shares = options.sharing(&*nf).is_any();
     let thread = scope.spawn(move || {

@@ -24,6 +24,8 @@ pub(super) struct Succession<N: NetworkFunction> {
 
 struct Waiting<N: NetworkFunction> {
     request: Option<Request<N>>,
+    /// Looks at the state that the run leaves behind.
+    at_end: Option<Look<N>>,
     /// True if the run takes no more.
     closed: bool,
 }
@@ -37,11 +39,11 @@ pub(super) enum Request<N: NetworkFunction> {
 }
 
 /// Looks at the state of a run, at the time of its last packet.
-pub(super) type Look<N> = Box<dyn FnOnce(&mut dyn Inspect<N>, &N, Nanos) + Send>;
+pub type Look<N> = Box<dyn FnOnce(&mut dyn Inspect<N>, &N, Nanos) + Send>;
 
 impl<N: NetworkFunction> Succession<N> {
     pub(super) const fn new() -> Self {
-        let waiting = Mutex::new(Waiting { request: None, closed: false });
+        let waiting = Mutex::new(Waiting { request: None, at_end: None, closed: false });
         Self { is_due: AtomicBool::new(false), ready: AtomicUsize::new(0), waiting }
     }
 
@@ -89,6 +91,16 @@ impl<N: NetworkFunction> Succession<N> {
         seen.recv().ok()
     }
 
+    /// Looks at the state that the run leaves behind.
+    pub(super) fn look_at_end(&self, look: Look<N>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).at_end = Some(look);
+    }
+
+    /// Takes the look at the end, if there is one.
+    pub(super) fn take_at_end(&self) -> Option<Look<N>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).at_end.take()
+    }
+
     /// Drops a request to a run that has ended, and so its sender.
     fn put(&self, request: Request<N>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,5 +124,6 @@ impl<N: NetworkFunction> Succession<N> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.closed = true;
         waiting.request = None;
+        waiting.at_end = None;
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ use super::failure::Failed;
 use super::filter::Filter;
 use super::live::Monitor;
 use super::observers::Observers;
+use super::restart;
+use crate::print::number::counted;
 use crate::print::output::{detail, note};
 
 /// The option that opens a control socket.
@@ -80,6 +83,8 @@ pub(super) struct Service<'a> {
     socket: Option<ControlSocket>,
     begun: Instant,
     stall: RefCell<Stall>,
+    /// The settings that the run has now, as text.
+    settings: Arc<Mutex<String>>,
 }
 
 /// Looks for cores that do nothing.
@@ -120,7 +125,8 @@ impl<'a> Served<'a> {
             detail(|| format!("control socket: {}\n", socket.path().display()));
         }
         let stall = RefCell::new(Stall { looked: Instant::now(), before: Vec::new(), core: None });
-        Ok(Service { about: self, socket, begun: Instant::now(), stall })
+        let settings = Arc::new(Mutex::new(self.configuration.settings()?.canonical()));
+        Ok(Service { about: self, socket, begun: Instant::now(), stall, settings })
     }
 }
 
@@ -129,6 +135,11 @@ impl Service<'_> {
     pub(super) fn wait(&self, running: Box<dyn Runs + '_>) -> Result<Outcome, EngineError> {
         self.serve(&*running, || ());
         running.wait()
+    }
+
+    /// The settings that the run has now, as text.
+    pub(super) fn settings(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.settings)
     }
 
     /// The same. Calls `often` some times a second meanwhile.
@@ -170,6 +181,7 @@ impl Service<'_> {
                 Ok(filter) => flows(running, filter, rows_max).map(Reply::Flows),
                 Err(error) => Some(Reply::Error(error)),
             },
+            Request::Snapshot { path } => self.snapshot(running, &path),
             Request::Trace { filter, packets_max } => Some(self.trace(filter.as_deref(), packets_max)),
             Request::Traced { with_state } => Some(self.traced(running, with_state)),
             Request::Report {} => running.report().map(|report| Reply::Report(report.as_ref().map(table))),
@@ -212,6 +224,18 @@ impl Service<'_> {
             latency: observers.and_then(Observers::latency),
             top_flows: observers.map(Observers::top_flows).unwrap_or_default(),
             stalled: self.stall.borrow().core.map(|core| core as u64),
+        })
+    }
+
+    fn snapshot(&self, running: &dyn Runs, path: &Path) -> Option<Reply> {
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let name = path.display();
+        Some(match running.snapshot(settings)? {
+            Err(error) => Reply::Error(error.to_string()),
+            Ok(snapshot) => match restart::write(&snapshot, path) {
+                Ok(()) => Reply::Done(format!("{name}: {}", counted(snapshot.len(), "flow", "flows"))),
+                Err(error) => Reply::Error(format!("{name}: can't be written: {error}")),
+            },
         })
     }
 
@@ -262,10 +286,14 @@ impl Service<'_> {
     }
 
     fn reload(&self, running: &dyn Runs, name: String, text: String) -> Reply {
-        match self.configured(name, text).and_then(|settings| Ok(self.about.entry.load(&settings)?)) {
+        let loaded = self
+            .configured(name, text)
+            .and_then(|settings| Ok((self.about.entry.load(&settings)?, settings.canonical())));
+        match loaded {
             Err(failed) => Reply::Error(failed.into_parts().1.map_or_else(String::new, |error| error.to_string())),
-            Ok(program) => match running.reload(program) {
+            Ok((program, settings)) => match running.reload(program) {
                 Ok(TakeOver::From(first)) => {
+                    *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
                     Reply::Done(format!("packets from number {first} on get the new configuration"))
                 }
                 Ok(TakeOver::Ended) => Reply::Error("the run has just ended".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use crate::print::table::{Align, Sheet};
   millrace ctl trace 'udp port 53' --packets 10
   millrace ctl explain 'host 10.0.0.7 and tcp port 443'
   millrace ctl reload fw.toml
+  millrace ctl snapshot flows.snapshot
   millrace ctl --control=/run/nat.sock stop")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -77,6 +78,11 @@ enum What {
         #[arg(value_name = "FILTER")]
         filter: String,
     },
+    /// Write the flows to a file, for another run to begin with (`millrace run --restore`)
+    Snapshot {
+        /// File to write; the run writes it
+        file: PathBuf,
+    },
     /// Let another configuration take over between two packets; flows stay
     ///
     /// The file is checked as a whole first. A run that can't take it says why and goes on as before. A TOML file replaces the file of
@@ -107,6 +113,11 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         What::Stats | What::Drops => Request::Stats {},
         What::Flows { filter, top, .. } => Request::Flows { filter: filter.clone(), rows_max: *top },
         What::Report => Request::Report {},
+        What::Snapshot { file } => {
+            let path =
+                path::absolute(file).map_err(|error| Failed::input(format_args!("{}: {error}", file.display())))?;
+            Request::Snapshot { path }
+        }
         What::Reload { file } => Request::Reload { name: shown(file).display().to_string(), text: text(file)? },
         What::Stop => Request::Stop {},
     };

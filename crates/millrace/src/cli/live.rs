@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use catalogue::{CatalogueEntry, Program, Runs};
+use catalogue::{CatalogueEntry, Runs};
 use clap::ValueEnum;
 use daemon::Interface;
-use engine::{Control, EngineError, EngineKind, Options, Outcome};
+use engine::{Control, EngineError, EngineKind, Options};
 use l7::defrag::{Defragmented, Limits};
 use nf::{Fates, Sharing};
 use port::{Port, Watched};
@@ -289,6 +289,9 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             "{kind} steers packets itself, so the card can't; leave --card-steers out, or take rss, transactional or shared"
         )));
     }
+    if live.card_steers {
+        args.restart.refuse_with_card(kind, cores)?;
+    }
     let seed = args.seed.unwrap_or_else(secret);
     let mut options =
         Options { seed, tables: args.table_options.tables(&*program)?, pin: args.pin, ..Options::default() };
@@ -337,21 +340,19 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             }
         })
     };
+    let (restart, settings) = (&args.restart, served.settings());
     let outcome = match policy {
         Some(policy) => {
             let mut gathering = Defragmented::new(&mut port, policy, Limits::default());
-            let outcome = over(&*program, (kind, cores), options, &mut gathering, &control, wait);
+            let outcome = restart.over(&*program, (kind, cores), options, &mut gathering, &control, settings, wait);
             fragments = Some(gathering.totals().get());
             outcome
         }
-        None => over(&*program, (kind, cores), options, &mut port, &control, wait),
+        None => restart.over(&*program, (kind, cores), options, &mut port, &control, settings, wait),
     };
     let place = place.take();
     observers.finish();
-    let outcome = outcome.map_err(|error| match error {
-        EngineError::Port(error) => Failed::usage(error),
-        error => Failed::from(error),
-    })?;
+    let outcome = outcome?;
     let fates = Fates { received: outcome.counters.received, dropped: &outcome.counters.dropped };
     let input = live.interfaces.join(", ");
     let summary = Run {
@@ -387,18 +388,6 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             Err(Failed::Said(OUTCOME))
         }
     }
-}
-
-/// Runs a program over a port.
-fn over(
-    program: &dyn Program,
-    (kind, cores): (EngineKind, usize),
-    options: Options,
-    port: &mut (dyn Port + Send),
-    control: &Control,
-    wait: impl FnOnce(Box<dyn Runs + '_>) -> Result<Outcome, EngineError>,
-) -> Result<Outcome, EngineError> {
-    thread::scope(|scope| wait(program.start(scope, kind, cores, options, port, control)))
 }
 
 /// Interval at which a starting run is checked for open interfaces.

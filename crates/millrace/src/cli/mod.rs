@@ -32,6 +32,7 @@ mod new;
 mod observers;
 mod pipeline_options;
 mod profile;
+mod restart;
 mod rss;
 mod rules;
 mod run;

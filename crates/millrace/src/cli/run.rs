@@ -24,6 +24,7 @@ use super::link::LinkArgs;
 use super::memory::Bound;
 use super::observers::Observers;
 use super::pipeline_options::PipelineOptions;
+use super::restart::RestartOptions;
 use super::sequence::Original;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
@@ -81,7 +82,7 @@ pub(super) struct Args {
     pub(super) engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` wrote for the same number of cores. Each core gets its own packets and learns of the other
     /// cores' packets from the history in them. The engine is scr
-    #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows", "control"])]
+    #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows", "control", "restore", "snapshot"])]
     pub(super) sequenced: bool,
     /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
@@ -102,6 +103,8 @@ pub(super) struct Args {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) control: ControlOption,
+    #[command(flatten)]
+    pub(super) restart: RestartOptions,
     #[command(flatten)]
     pub(super) defragment: DefragmentOption,
     #[command(flatten)]
@@ -249,8 +252,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let mut fragments = None;
     let outcome = if args.sequenced {
         let mut original = Original::new(&mut capture, program.shape(args.cores));
-        program.run_sequenced(args.cores, &options, &mut original, &control)
+        program.run_sequenced(args.cores, &options, &mut original, &control).map_err(Failed::from)
     } else {
+        let over = |port: &mut (dyn Port + Send)| {
+            let (restart, settings) = (&args.restart, served.settings());
+            restart.over(&*program, (kind, cores), options, port, &control, settings, |running| served.wait(running))
+        };
         let mut watched;
         let mut port: &mut (dyn Port + Send) = &mut capture;
         if let Some(observers) = &observers {
@@ -260,13 +267,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         match policy {
             Some(policy) => {
                 let mut gathering = Defragmented::new(port, policy, Limits::default());
-                let outcome = thread::scope(|scope| {
-                    served.wait(program.start(scope, kind, cores, options, &mut gathering, &control))
-                });
+                let outcome = over(&mut gathering);
                 fragments = Some(gathering.totals().get());
                 outcome
             }
-            None => thread::scope(|scope| served.wait(program.start(scope, kind, cores, options, port, &control))),
+            None => over(port),
         }
     };
     let place = place.take();

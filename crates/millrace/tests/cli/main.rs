@@ -27,6 +27,7 @@ mod peak;
 mod pipeline;
 mod ports;
 mod profile;
+mod restart;
 mod rss;
 mod rules;
 mod sequenced;

@@ -1,0 +1,129 @@
+//! Flows that outlive a run: `--restore`, `--snapshot` and `millrace ctl snapshot`.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use catalogue::{Program, Restart, Runs, Snapshot};
+use engine::{Control, EngineError, EngineKind, Options, Outcome};
+use port::Port;
+
+use super::failure::Failed;
+use crate::print::number::counted;
+use crate::print::output::{note, remark};
+use crate::print::style::Style;
+
+/// Options of runs whose flows outlive them.
+#[derive(clap::Args)]
+pub(super) struct RestartOptions {
+    /// Begin with the flows of this snapshot, of the same function with the same configuration, under any engine. They count as opened
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
+    /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile. For functions whose packet sets
+    /// share nothing
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// Begin without flows if the file of --restore doesn't exist, as at the first start of a service
+    #[arg(long, requires = "restore")]
+    if_exists: bool,
+}
+
+impl RestartOptions {
+    /// The snapshot to begin with.
+    pub(super) fn read(&self) -> Result<Option<Snapshot>, Failed> {
+        let Some(path) = &self.restore else { return Ok(None) };
+        let name = path.display();
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if self.if_exists && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failed::input(format_args!("{name}: can't be read: {error}"))),
+        };
+        let snapshot = Snapshot::read(&bytes).map_err(|error| Failed::input(format_args!("{name}: {error}")))?;
+        let flows = counted(snapshot.len(), "flow", "flows");
+        remark(&format!("{name}: {flows} go on\n"));
+        Ok(Some(snapshot))
+    }
+
+    /// Runs a program over a port, with the flows of the snapshot, and writes those that it leaves behind.
+    #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
+    pub(super) fn over(
+        &self,
+        program: &dyn Program,
+        (kind, cores): (EngineKind, usize),
+        options: Options,
+        port: &mut (dyn Port + Send),
+        control: &Control,
+        settings: Arc<Mutex<String>>,
+        wait: impl FnOnce(Box<dyn Runs + '_>) -> Result<Outcome, EngineError>,
+    ) -> Result<Outcome, Failed> {
+        let snapshot = self.read()?;
+        let (left_behind, at_end) = self.snapshot.as_ref().map(|_| channel()).unzip();
+        let (send, receive) = (left_behind, at_end);
+        let outcome = thread::scope(|scope| {
+            if snapshot.is_none() && send.is_none() {
+                return Ok(wait(program.start(scope, kind, cores, options, port, control)));
+            }
+            let restart = Restart { from: snapshot.as_ref(), configuration: settings, at_end: send };
+            program.start_from(restart, scope, kind, cores, options, port, control).map(wait)
+        });
+        let outcome = match outcome {
+            Ok(outcome) => outcome.map_err(|error| match error {
+                EngineError::Port(error) => Failed::usage(error),
+                error => Failed::from(error),
+            })?,
+            Err(error) => {
+                let name = self.restore.as_ref().or(self.snapshot.as_ref()).expect("one is given").display();
+                return Err(Failed::usage(format_args!("{name}: {error}")));
+            }
+        };
+        if let (Some(receive), Some(path)) = (receive, &self.snapshot) {
+            write_at_end(&receive, path)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Refuses to restore where the card steers: nobody knows which core gets a flow's packets.
+    pub(super) fn refuse_with_card(&self, kind: EngineKind, cores: usize) -> Result<(), Failed> {
+        match self.restore {
+            Some(_) if cores > 1 && kind != EngineKind::Shared => Err(Failed::usage(
+                "--restore needs to know which core gets a flow's packets, but the card steers; leave --card-steers out, or take \
+                 --engine shared",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes a snapshot under a name that it gets when it is whole, and is on the disk. Only its owner may read it: it has a configuration.
+pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
+    let mut name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?.to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let unfinished = path.with_file_name(name);
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        snapshot.write(&mut file)?;
+        file.flush()?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    })();
+    if written.is_err() {
+        // Nothing can be done about a file that stays, and the error is told.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// Writes the snapshot that a run leaves behind.
+fn write_at_end(snapshot: &Receiver<Snapshot>, path: &Path) -> Result<(), Failed> {
+    let name = path.display();
+    let Ok(snapshot) = snapshot.recv() else {
+        note(&format!("{} {name}: a run that fails leaves no snapshot\n", Style::stderr().bad("error:")));
+        return Ok(());
+    };
+    write(&snapshot, path).map_err(|error| Failed::input(format_args!("{name}: can't be written: {error}")))
+}
