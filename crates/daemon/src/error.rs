@@ -1,9 +1,9 @@
-//! Errors of the control socket.
+//! Errors of a run as a service.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of the control socket: what failed, where, and what to do.
+/// An error of a run as a service: what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another run listens there.
@@ -21,7 +21,7 @@ pub enum DaemonError {
     /// The system refuses.
     #[error("{}: {action}: {source}", path.display())]
     Io {
-        /// The socket.
+        /// The socket or file.
         path: PathBuf,
         /// The failed operation.
         action: &'static str,
@@ -35,5 +35,15 @@ pub enum DaemonError {
         path: PathBuf,
         /// The error in it.
         reason: String,
+    },
+    /// The service manager has set a variable to what has no meaning.
+    #[error("{name}={value}: this is {what}; start the run without that variable, or by systemd")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The defect of the value.
+        what: &'static str,
     },
 }

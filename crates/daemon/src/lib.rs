@@ -9,6 +9,7 @@ mod control;
 mod error;
 mod line;
 mod message;
+mod service;
 
 pub use client::ask;
 pub use control::ControlSocket;
@@ -17,6 +18,7 @@ pub use line::LINE_MAX;
 pub use message::{
     Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
 };
+pub use service::Notifier;
 
 /// The README's example is a test.
 #[cfg(doctest)]
