@@ -46,4 +46,24 @@ pub enum DaemonError {
         /// The defect of the value.
         what: &'static str,
     },
+    /// No such user.
+    #[error("{0}: /etc/passwd has no such user; name one that it has, or a number")]
+    NoUser(String),
+    /// The user is root, or in root's group.
+    #[error("{0}: this user is root or in its group; name an unprivileged user")]
+    PrivilegedUser(String),
+    /// Only root can become another user.
+    #[error("{0}: only root can become this user; start the run as root, or as that user")]
+    NotRoot(String),
+    /// The process has several threads already.
+    #[error("rights can't be dropped in {0} threads, only before the second one starts; this is a bug in the caller")]
+    Threads(usize),
+    /// The system refuses to change the rights.
+    #[error("rights can't be dropped: {action}: {source}")]
+    Rights {
+        /// The failed operation.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
 }

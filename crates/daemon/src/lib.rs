@@ -9,6 +9,7 @@ mod control;
 mod error;
 mod line;
 mod message;
+mod privileges;
 mod service;
 
 pub use client::ask;
@@ -18,6 +19,7 @@ pub use line::LINE_MAX;
 pub use message::{
     Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
 };
+pub use privileges::{Capability, Rights, drop_rights};
 pub use service::Notifier;
 
 /// The README's example is a test.
