@@ -66,4 +66,7 @@ pub enum DaemonError {
         /// The system's error.
         source: io::Error,
     },
+    /// The system calls can't be restricted.
+    #[error("system calls can't be restricted: {0}; a kernel without CONFIG_SECCOMP_FILTER can't do it")]
+    Filter(String),
 }

@@ -10,6 +10,7 @@ mod error;
 mod line;
 mod message;
 mod privileges;
+mod seccomp;
 mod service;
 
 pub use client::ask;
@@ -20,6 +21,7 @@ pub use message::{
     Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
 };
 pub use privileges::{Capability, Rights, drop_rights};
+pub use seccomp::restrict_system_calls;
 pub use service::Notifier;
 
 /// The README's example is a test.
