@@ -69,4 +69,7 @@ pub enum DaemonError {
     /// The system calls can't be restricted.
     #[error("system calls can't be restricted: {0}; a kernel without CONFIG_SECCOMP_FILTER can't do it")]
     Filter(String),
+    /// Logs have begun already.
+    #[error("logs have begun already in this process; this is a bug in the caller")]
+    LogsBegun,
 }

@@ -8,6 +8,7 @@ mod client;
 mod control;
 mod error;
 mod line;
+mod log;
 mod message;
 mod privileges;
 mod seccomp;
@@ -17,6 +18,7 @@ pub use client::ask;
 pub use control::ControlSocket;
 pub use error::DaemonError;
 pub use line::LINE_MAX;
+pub use log::{Format, Logs};
 pub use message::{
     Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Transactions,
 };

@@ -1,8 +1,10 @@
-//! What changes a process for good: dropped rights, forbidden system calls, logs. Each case runs in a process of its own, in the main thread and
+//! What changes a process for good, dropped rights, forbidden system calls and logs, and what comes by its environment. Each case runs in a process of its own, in the main thread and
 //! before any other thread, so this program has no test harness.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod calls;
+mod environment;
+mod logs;
 mod rights;
 
 use std::env;
@@ -17,12 +19,13 @@ const CASE: &str = "MILLRACE_CONFINED";
 const NOTHING: &str = "nothing";
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = [rights::CASES, calls::CASES].concat();
+    let cases = [rights::CASES, calls::CASES, logs::CASES, environment::CASES].concat();
     if let Ok(name) = env::var(CASE) {
         if name == NOTHING {
             return ExitCode::SUCCESS;
         }
-        let (_, check) = cases.iter().find(|(case, _)| *case == name).expect("the parent named it");
+        let helpers = [logs::HELPERS, environment::HELPERS].concat();
+        let (_, check) = cases.iter().chain(&helpers).find(|(case, _)| *case == name).expect("the parent named it");
         check();
         return ExitCode::SUCCESS;
     }
@@ -48,6 +51,10 @@ fn main() -> ExitCode {
 fn process(case: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("it is running"));
     command.env(CASE, case);
+    // The tests may themselves run as a service.
+    for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+        command.env_remove(variable);
+    }
     command
 }
 
