@@ -23,19 +23,23 @@ pub enum Capability {
     NetRaw,
     /// CAP_BPF: load XDP programs.
     Bpf,
+    /// CAP_PERFMON: load XDP programs that add a header's length to an address in the packet. The verifier's guard against speculative
+    /// execution refuses them without it.
+    PerfMon,
     /// CAP_IPC_LOCK: lock more memory than RLIMIT_MEMLOCK allows.
     IpcLock,
 }
 
 impl Capability {
     /// What a run on interfaces needs to open its sockets again after an interface has gone and come back.
-    pub const FOR_INTERFACES: [Self; 4] = [Self::NetAdmin, Self::NetRaw, Self::Bpf, Self::IpcLock];
+    pub const FOR_INTERFACES: [Self; 5] = [Self::NetAdmin, Self::NetRaw, Self::Bpf, Self::PerfMon, Self::IpcLock];
 
     fn bit(self) -> CapabilitySet {
         match self {
             Self::NetAdmin => CapabilitySet::NET_ADMIN,
             Self::NetRaw => CapabilitySet::NET_RAW,
             Self::Bpf => CapabilitySet::BPF,
+            Self::PerfMon => CapabilitySet::PERFMON,
             Self::IpcLock => CapabilitySet::IPC_LOCK,
         }
     }
@@ -186,6 +190,7 @@ impl fmt::Display for Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
             Self::Bpf => "CAP_BPF",
+            Self::PerfMon => "CAP_PERFMON",
             Self::IpcLock => "CAP_IPC_LOCK",
         })
     }
@@ -234,9 +239,10 @@ mod tests {
 
     #[test]
     fn the_log_line_names_what_was_kept() {
-        let [admin, raw, bpf, lock] = Capability::FOR_INTERFACES;
-        let rights = Rights { user: 101, group: 204, kept: vec![admin, raw], absent: vec![bpf, lock] };
-        let line = "user 101, group 204, CAP_NET_ADMIN, CAP_NET_RAW; the process never had CAP_BPF, CAP_IPC_LOCK";
+        let (kept, absent) = Capability::FOR_INTERFACES.split_at(2);
+        let rights = Rights { user: 101, group: 204, kept: kept.to_vec(), absent: absent.to_vec() };
+        let absent = "the process never had CAP_BPF, CAP_PERFMON, CAP_IPC_LOCK";
+        let line = format!("user 101, group 204, CAP_NET_ADMIN, CAP_NET_RAW; {absent}");
         assert_eq!(rights.to_string(), line);
         let none = Rights { user: 0, group: 0, kept: vec![], absent: vec![] };
         assert_eq!(none.to_string(), "user 0, group 0, no capabilities");

@@ -132,7 +132,7 @@ fn a_user() {
 
     // Again: nothing is left to lose but what isn't named.
     let again = drop_rights(Some(NUMBER), &Capability::FOR_INTERFACES).expect("it is that user");
-    assert!(again.to_string().ends_with("; the process never had CAP_BPF, CAP_IPC_LOCK"), "{again}");
+    assert!(again.to_string().ends_with("; the process never had CAP_BPF, CAP_PERFMON, CAP_IPC_LOCK"), "{again}");
     let other = drop_rights(Some("48152"), &[]).expect_err("it is no longer root");
     assert!(matches!(other, DaemonError::NotRoot(_)), "{other}");
     drop_rights(None, &[]).expect("it may always lose rights");
