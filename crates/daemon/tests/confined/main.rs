@@ -1,5 +1,5 @@
-//! What changes a process for good, dropped rights, forbidden system calls and logs, and what comes by its environment. Each case runs in a process of its own, in the main thread and
-//! before any other thread, so this program has no test harness.
+//! What changes a process for good, and what it finds in its environment: rights, forbidden system calls, logs, the service manager. Each case
+//! runs in a process of its own, in the main thread and before any other thread, so this program has no test harness.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod calls;
