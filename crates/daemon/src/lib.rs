@@ -1,7 +1,10 @@
-//! A run of a network function as a service: its control socket.
+//! A run of a network function as a service: its control socket, its logs, its rights, and notification of the service manager.
 //!
 //! [`ControlSocket`] listens on a Unix socket that only its owner can open. It reads one [`Request`] from each connection, a line of JSON,
 //! and writes one [`Reply`]. Requests are bounded in bytes and in time. [`ask`] is the other end.
+//!
+//! [`Logs`] writes what `tracing` is told. [`Notifier`] tells systemd that the run is ready, reloads, ends, and still works. Once sockets and
+//! files are there, and before other threads start, [`drop_rights`] and [`restrict_system_calls`] give up what the run no longer needs.
 #![forbid(unsafe_code)]
 
 mod client;
