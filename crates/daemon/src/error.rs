@@ -1,9 +1,9 @@
-//! Errors of the control socket.
+//! Errors of a run as a service.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of the control socket: what failed, where, and what to do.
+/// An error of a run as a service: what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another run listens there.
@@ -21,7 +21,7 @@ pub enum DaemonError {
     /// The system refuses.
     #[error("{}: {action}: {source}", path.display())]
     Io {
-        /// The socket.
+        /// The socket or file.
         path: PathBuf,
         /// The failed operation.
         action: &'static str,
@@ -36,4 +36,40 @@ pub enum DaemonError {
         /// The error in it.
         reason: String,
     },
+    /// The service manager has set a variable to what has no meaning.
+    #[error("{name}={value}: this is {what}; start the run without that variable, or by systemd")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The defect of the value.
+        what: &'static str,
+    },
+    /// No such user.
+    #[error("{0}: /etc/passwd has no such user; name one that it has, or a number")]
+    NoUser(String),
+    /// The user is root, or in root's group.
+    #[error("{0}: this user is root or in its group; name an unprivileged user")]
+    PrivilegedUser(String),
+    /// Only root can become another user.
+    #[error("{0}: only root can become this user; start the run as root, or as that user")]
+    NotRoot(String),
+    /// The process has several threads already.
+    #[error("rights can't be dropped in {0} threads, only before the second one starts; this is a bug in the caller")]
+    Threads(usize),
+    /// The system refuses to change the rights.
+    #[error("rights can't be dropped: {action}: {source}")]
+    Rights {
+        /// The failed operation.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The system calls can't be restricted.
+    #[error("system calls can't be restricted: {0}; a kernel without CONFIG_SECCOMP_FILTER can't do it")]
+    Filter(String),
+    /// Logs have begun already.
+    #[error("logs have begun already in this process; this is a bug in the caller")]
+    LogsBegun,
 }

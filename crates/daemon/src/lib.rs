@@ -1,23 +1,34 @@
-//! A run of a network function as a service: its control socket.
+//! A run of a network function as a service: its control socket, its logs, its rights, and notification of the service manager.
 //!
 //! [`ControlSocket`] listens on a Unix socket that only its owner can open. It reads one [`Request`] from each connection, a line of JSON,
 //! and writes one [`Reply`]. Requests are bounded in bytes and in time. [`ask`] is the other end.
+//!
+//! [`Logs`] writes what `tracing` is told. [`Notifier`] tells systemd that the run is ready, reloads, ends, and still works. Once sockets and
+//! files are there, and before other threads start, [`drop_rights`] and [`restrict_system_calls`] give up what the run no longer needs.
 #![forbid(unsafe_code)]
 
 mod client;
 mod control;
 mod error;
 mod line;
+mod log;
 mod message;
+mod privileges;
+mod seccomp;
+mod service;
 
 pub use client::ask;
 pub use control::ControlSocket;
 pub use error::DaemonError;
 pub use line::LINE_MAX;
+pub use log::{Format, Logs};
 pub use message::{
     Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, TracedPacket,
     Transactions,
 };
+pub use privileges::{Capability, Rights, drop_rights};
+pub use seccomp::restrict_system_calls;
+pub use service::Notifier;
 
 /// The README's example is a test.
 #[cfg(doctest)]
