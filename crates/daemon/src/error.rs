@@ -1,9 +1,10 @@
-//! Errors of the control socket.
+//! Errors of the control socket and of the HTTP server.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// An error of the control socket: what failed, where, and what to do.
+/// An error of the control socket or of the HTTP server: what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another run listens there.
@@ -35,5 +36,13 @@ pub enum DaemonError {
         path: PathBuf,
         /// The error in it.
         reason: String,
+    },
+    /// The HTTP server can't listen.
+    #[error("{addr}: can't serve HTTP there: {source}; name another address")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
     },
 }
