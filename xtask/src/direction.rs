@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &["packet", "flow", "memory", "port", "nf", "engine", "synth", "locality"]),
     ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
     ("daemon", &[]),
+    ("top", &["daemon"]),
     ("sampler", &[]),
     (
         "testkit",
@@ -75,6 +76,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "case",
             "catalogue",
             "daemon",
+            "top",
             "port-packet",
             "port-xdp",
             "iptables",
