@@ -126,6 +126,8 @@ fn what_is_refused_is_told_so() {
         assert_eq!((found, body.as_str()), (status, sentence), "{line}");
         assert_eq!(status == 405, head.contains("\r\nAllow: GET, HEAD\r\n"), "{line}");
     }
+    let (status, _, body) = ask(addr, "HEAD /nothing");
+    assert_eq!((status, body.as_str()), (404, ""));
     for (fields, status, part) in [
         ("Host: rebound.example\r\n", 421, "DNS rebinding"),
         ("Host: localhost.rebound.example:80\r\n", 421, "DNS rebinding"),

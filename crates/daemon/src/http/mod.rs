@@ -22,7 +22,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use self::latest::Latest;
 
 use self::latest::Next;
-use self::request::Request;
 use self::response::{Kind, Refusal, Status};
 use crate::error::DaemonError;
 
@@ -58,7 +57,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens at an address. Port 0 takes a free port: see [`Self::addr`].
+    /// Listens at an address. Port 0 takes a free port: see [`Self::addr`]. Nobody has to log in: whoever reaches the address can read the
+    /// counters, so it should be one of this machine alone (127.0.0.1), or of a network that is trusted.
     ///
     /// # Errors
     /// Another program listens there; the address is not this machine's; the system refuses.
@@ -240,30 +240,30 @@ impl Shared {
     fn converse(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        match request::read(stream, WITHIN).and_then(|request| self.route(request)) {
-            Ok(Answer::Metrics { text, wants_body }) => {
+        let request = request::read(stream, WITHIN);
+        // What can't be read may have been a request for a head: its client stops at the end of the head all the same.
+        let wants_body = request.as_ref().map_or(true, |request| request.wants_body);
+        match request.and_then(|request| self.route(&request.path)) {
+            Ok(Answer::Metrics(text)) => {
                 response::whole(stream, Status::Fine, Kind::Metrics, &text, wants_body, WITHIN)?;
             }
-            Ok(Answer::Page { wants_body }) => response::page(stream, PAGE, wants_body, WITHIN)?,
-            Ok(Answer::Events { wants_body: false }) => response::begin(stream, Kind::Events, WITHIN)?,
-            Ok(Answer::Events { wants_body: true }) => self.stream(stream)?,
-            Err(refusal) => refusal.tell(stream, WITHIN)?,
+            Ok(Answer::Page) => response::page(stream, PAGE, wants_body, WITHIN)?,
+            Ok(Answer::Events) if wants_body => self.stream(stream)?,
+            Ok(Answer::Events) => response::begin(stream, Kind::Events, WITHIN)?,
+            Err(refusal) => refusal.tell(stream, wants_body, WITHIN)?,
         }
         response::end(stream)
     }
 
-    /// Finds the answer to a request.
-    fn route(&self, request: Request) -> Result<Answer, Refusal> {
-        let Request { path, wants_body } = request;
-        match path.as_str() {
+    /// Finds the answer to a request for a path.
+    fn route(&self, path: &str) -> Result<Answer, Refusal> {
+        match path {
             "/metrics" if self.routes.metrics => match self.latest.sample() {
-                Some(sample) => {
-                    Ok(Answer::Metrics { text: metrics::encode(&sample.stats, sample.taken.elapsed()), wants_body })
-                }
+                Some(sample) => Ok(Answer::Metrics(metrics::encode(&sample.stats, sample.taken.elapsed()))),
                 None => Err(Refusal::new(Status::Unavailable, "The run has only just begun: ask again in a second.")),
             },
-            "/" if self.routes.page => Ok(Answer::Page { wants_body }),
-            "/events" if self.routes.page => Ok(Answer::Events { wants_body }),
+            "/" if self.routes.page => Ok(Answer::Page),
+            "/events" if self.routes.page => Ok(Answer::Events),
             _ => {
                 let there = match self.routes {
                     Routes { metrics: true, page: true } => "this server has / and /metrics",
@@ -280,7 +280,7 @@ impl Shared {
     fn stream(&self, stream: &TcpStream) -> io::Result<()> {
         let Some(_ends) = self.begin_events() else {
             let why = format!("There are {STREAMS_MAX} viewers already: close another page and load this one again.");
-            return Refusal::new(Status::Unavailable, why).tell(stream, WITHIN);
+            return Refusal::new(Status::Unavailable, why).tell(stream, true, WITHIN);
         };
         response::begin(stream, Kind::Events, WITHIN)?;
         let (number, history) = self.latest.history();
@@ -312,9 +312,9 @@ impl Shared {
 
 /// The answer to a request.
 enum Answer {
-    Metrics { text: String, wants_body: bool },
-    Page { wants_body: bool },
-    Events { wants_body: bool },
+    Metrics(String),
+    Page,
+    Events,
 }
 
 /// Gives a client's place to others on drop.
@@ -346,6 +346,6 @@ fn is_of_one_client(error: &io::Error) -> bool {
 fn turn_away(client: &TcpStream) {
     // The answer fits the buffer of a new connection, so this doesn't wait. A client that sends meanwhile may miss the answer.
     let why = format!("There are {CLIENTS_MAX} connections already.");
-    let _ = Refusal::new(Status::Unavailable, why).tell(client, Duration::from_millis(100));
+    let _ = Refusal::new(Status::Unavailable, why).tell(client, true, Duration::from_millis(100));
     let _ = client.shutdown(Shutdown::Write);
 }

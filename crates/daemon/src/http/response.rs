@@ -58,11 +58,10 @@ impl Refusal {
         Self { status: Status::Malformed, sentence: None }
     }
 
-    /// Says so to the client.
-    pub(crate) fn tell(&self, stream: &TcpStream, within: Duration) -> io::Result<()> {
+    /// Says so to the client, in a body if it wants one.
+    pub(crate) fn tell(&self, stream: &TcpStream, wants_body: bool, within: Duration) -> io::Result<()> {
         let Some(sentence) = &self.sentence else { return Ok(()) };
-        // A request that can't be read may be one for a head. Its client stops at the end of the head all the same.
-        whole(stream, self.status, Kind::Text, &format!("{sentence}\n"), true, within)
+        whole(stream, self.status, Kind::Text, &format!("{sentence}\n"), wants_body, within)
     }
 }
 

@@ -115,6 +115,13 @@ fn it_reads_well_at_any_width_in_light_and_dark() {
     assert_eq!(browser.value(UNNAMED), json!([]), "elements without a name for those who can't see them");
     let elsewhere = "performance.getEntriesByType('resource').filter(entry => !entry.name.startsWith(origin)).length";
     assert_eq!(browser.value(elsewhere), json!(0), "nothing is loaded from outside");
+    // The legend has the values under the pointer: 60 s before the end, at the middle.
+    browser.value(POINT);
+    let ago = "document.querySelector('#packets li:last-child').textContent";
+    assert_eq!(browser.value(ago), json!("60 s ago"));
+    assert_ne!(browser.value("document.querySelector('#packets li b').textContent"), json!("2.00\u{a0}Mpps"));
+    // A run that gives no samples any more, although the connection stands.
+    browser.wait("document.getElementById('state').textContent === 'no new figures'");
 }
 
 /// Names are shown as they are, and a run with nothing but zeros, or without cores, has a page, too.
@@ -184,6 +191,12 @@ fn it_says_when_the_connection_is_lost_and_connects_again() {
     assert_eq!(browser.value("document.getElementById('received').textContent"), json!("–"));
     drop((cable, serving));
 }
+
+/// Moves the pointer to the middle of the plot, between the numbers at its left and its right end.
+const POINT: &str = "(() => {
+    const canvas = document.querySelector('#packets > svg'), place = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: place.left + (58 + place.width - 8) / 2 }));
+})()";
 
 /// Elements whose text is wider than they are.
 const WIDER: &str = "[...document.body.querySelectorAll('*')]
