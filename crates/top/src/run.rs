@@ -56,8 +56,9 @@ pub enum TopError<E> {
     Terminal(io::Error),
 }
 
-/// Shows samples of a run until the user quits. An error of `source` means that the run has ended; the view then stays with its last figures.
-/// If the first sample is an error, there is no view. `source` is asked on another thread, so that keys work while it waits.
+/// Shows samples of a run until the user quits. An error of `source` means that the run has ended, and the view stays with the last figures: a
+/// source that fails in passing has to try again itself. If the first sample is an error, there is no view. `source` is asked on another
+/// thread, so that keys work while it waits.
 ///
 /// # Errors
 /// There is no first sample; there is no terminal, or it fails.

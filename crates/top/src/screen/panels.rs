@@ -2,6 +2,7 @@
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
 
 use super::text::{bar, left, right};
 use super::{BOLD, Look};
@@ -146,11 +147,20 @@ fn flows(shot: &Shot, width: usize, look: Look) -> Content {
         return nothing(title, "no large flows in the last seconds", look);
     }
     let head = cells_of("flow", &["packets", "bits"].map(str::to_owned), &FLOWS, width);
-    let rows = shot.stats.top_flows.iter().map(|flow| {
+    let room = width.saturating_sub(FLOWS.iter().sum());
+    let mut rows = Vec::new();
+    for flow in &shot.stats.top_flows {
         let cells = [pps(flow.packets_per_second as f64), bps(flow.bytes_per_second as f64 * 8.0)];
-        Line::raw(cells_of(&plain(&flow.flow), &cells, &FLOWS, width))
-    });
-    Content { title: title.to_owned(), head: Some(Line::styled(head, look.faint())), rows: rows.collect() }
+        let name = plain(&flow.flow);
+        if name.width() <= room {
+            rows.push(Line::raw(cells_of(&name, &cells, &FLOWS, width)));
+        } else {
+            // Both of its addresses matter, so it has a row to itself.
+            rows.push(Line::raw(left(&name, width)));
+            rows.push(Line::raw(cells_of("", &cells, &FLOWS, width)));
+        }
+    }
+    Content { title: title.to_owned(), head: Some(Line::styled(head, look.faint())), rows }
 }
 
 fn interfaces(shot: &Shot, width: usize, look: Look) -> Content {
