@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("catalogue", &["packet", "memory", "nf", "port", "engine", "functions", "synth", "case", "lab"]),
     ("daemon", &[]),
     ("watch", &["packet", "port"]),
+    ("top", &["daemon"]),
     ("sampler", &[]),
     (
         "testkit",
@@ -77,6 +78,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "catalogue",
             "daemon",
             "watch",
+            "top",
             "port-packet",
             "port-xdp",
             "iptables",

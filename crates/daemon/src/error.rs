@@ -1,9 +1,11 @@
 //! Errors of a run as a service.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// An error of a run as a service: what failed, where, and what to do.
+/// An error of the control socket or of the HTTP server: what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another run listens there.
@@ -72,4 +74,12 @@ pub enum DaemonError {
     /// Logs have begun already.
     #[error("logs have begun already in this process; this is a bug in the caller")]
     LogsBegun,
+    /// The HTTP server can't listen.
+    #[error("{addr}: can't serve HTTP there: {source}; name another address")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
 }

@@ -52,12 +52,12 @@ pub(crate) fn write(stream: &mut UnixStream, line: &[u8], within: Duration) -> i
 }
 
 /// The time that is left, at least a moment: the system takes zero for ever.
-fn left(end: Instant) -> io::Result<Duration> {
+pub(crate) fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// A timeout of a socket is told as if a call would block.
-fn timely(error: io::Error) -> io::Error {
+pub(crate) fn timely(error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut.into() } else { error }
 }
