@@ -8,7 +8,6 @@ use crate::encoder::Statistics;
 use crate::meter::key::has_ports;
 use crate::record::FlowRecord;
 
-
 /// The enterprise number of reverse elements, which speak of packets from the destination to the source (RFC 5103).
 const REVERSE: u32 = 29_305;
 
@@ -136,9 +135,9 @@ impl Shape {
     /// All of them, in the order of their templates.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         [false, true].into_iter().flat_map(|is_v6| {
-            [Layer::Ports, Layer::Icmp, Layer::None].into_iter().flat_map(move |layer| {
-                [false, true].into_iter().map(move |is_biflow| Self { is_v6, layer, is_biflow })
-            })
+            [Layer::Ports, Layer::Icmp, Layer::None]
+                .into_iter()
+                .flat_map(move |layer| [false, true].into_iter().map(move |is_biflow| Self { is_v6, layer, is_biflow }))
         })
     }
 

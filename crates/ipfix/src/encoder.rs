@@ -23,13 +23,7 @@ pub struct EncoderOptions {
 
 impl Default for EncoderOptions {
     fn default() -> Self {
-        Self {
-            domain: 1,
-            message_len_max: 1400,
-            unit: TimeUnit::Milliseconds,
-            epoch: Nanos(0),
-            interfaces: Vec::new(),
-        }
+        Self { domain: 1, message_len_max: 1400, unit: TimeUnit::Milliseconds, epoch: Nanos(0), interfaces: Vec::new() }
     }
 }
 

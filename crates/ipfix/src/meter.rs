@@ -40,7 +40,7 @@ pub struct Meter {
 /// Options of a [`Meter`].
 #[derive(Clone, Copy, Debug)]
 pub struct MeterOptions {
-    /// The most flows in the cache. The default is 262,144, in some 60 MB ([`Meter::memory_bytes`] has the exact number).
+    /// The most flows in the cache. The default is 262,144, in 48 MB ([`Meter::memory_bytes`] has the exact number).
     pub flows: usize,
     /// A flow ends if no packet comes for so long. The default is 60 seconds.
     pub idle_timeout: Nanos,
@@ -110,12 +110,7 @@ impl Meter {
     /// If the memory can't be reserved.
     #[must_use]
     pub fn new(options: MeterOptions) -> Self {
-        Self {
-            table: Table::new(options.flows, options.seed),
-            options,
-            counts: MeterCounts::default(),
-            now: Nanos(0),
-        }
+        Self { table: Table::new(options.flows, options.seed), options, counts: MeterCounts::default(), now: Nanos(0) }
     }
 
     /// Counts a packet of a port. Returns false if it belongs to no flow: it is not IP, or malformed.

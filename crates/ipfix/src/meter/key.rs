@@ -72,9 +72,7 @@ impl Sight {
             Network::V4(ip) => {
                 ([0, ip.src.to_bits().into()], [0, ip.dst.to_bits().into()], ip.tos, ip.total_len.into(), 0)
             }
-            Network::V6(ip) => {
-                (halves(ip.src), halves(ip.dst), ip.traffic_class, 40 + u32::from(ip.payload_len), V6)
-            }
+            Network::V6(ip) => (halves(ip.src), halves(ip.dst), ip.traffic_class, 40 + u32::from(ip.payload_len), V6),
             Network::None | Network::Unreadable | Network::Arp => return None,
         };
         let (ports, tcp, message, icmp) = match headers.transport {
