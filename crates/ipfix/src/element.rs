@@ -293,7 +293,8 @@ fn ntp(time: Nanos) -> [u8; 8] {
     let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     // Seconds wrap in 2036, as NTP's do.
     let seconds = (seconds + FROM_1900_TO_1970) as u32;
-    let fraction = ((nanos << 32) / 1_000_000_000) as u32;
+    // Rounded up, so that readers that round down have the same nanoseconds.
+    let fraction = (nanos << 32).div_ceil(1_000_000_000) as u32;
     (u64::from(seconds) << 32 | u64::from(fraction)).to_be_bytes()
 }
 

@@ -37,6 +37,9 @@ pub struct ExporterOptions {
     pub encoder: EncoderOptions,
     /// Records that wait for the exporter. The default is 16,384.
     pub queue: usize,
+    /// True to send the exporter's statistics as options records. The default is true. nfdump 1.7.1 reads past them, but doesn't count them
+    /// as data records, so it reports a sequence error for each.
+    pub statistics: bool,
     /// Over UDP, templates and statistics are sent again after so long. The default is a minute. Over TCP, only statistics are.
     pub template_interval: Duration,
     /// Over UDP, templates and statistics are sent again after so many messages. The default is 1,000.
@@ -54,6 +57,7 @@ impl Default for ExporterOptions {
         Self {
             encoder: EncoderOptions::default(),
             queue: 16_384,
+            statistics: true,
             template_interval: Duration::from_secs(60),
             template_messages: 1000,
             delay_max: Duration::from_secs(1),

@@ -144,6 +144,9 @@ impl Worker {
     }
 
     fn add_statistics(&mut self) {
+        if !self.options.statistics {
+            return;
+        }
         let counts = self.shared.counts();
         let statistics = Statistics {
             messages: counts.messages,
