@@ -1,5 +1,6 @@
 //! Software that others wrote reads what the exporter sends: nfcapd with nfdump, and tshark. The counts of flows are compared with tshark's
 //! reading of the same captures.
+#![allow(clippy::print_stderr)]
 
 mod common;
 

@@ -117,7 +117,7 @@ const fn exchange(icmp: &Icmp, message: u16) -> u16 {
         (Some(_), 0) => 8 << 8,
         (Some(_), 129) => 128 << 8,
         // Timestamp, information and address mask: 13 and 14, 15 and 16, 17 and 18.
-        (Some(_), kind @ 13..=18) => ((kind - 1 | 1) as u16) << 8,
+        (Some(_), kind @ 13..=18) => (((kind - 1) | 1) as u16) << 8,
         (Some(_), 140) => 139 << 8,
         (Some(_), kind) => (kind as u16) << 8,
     }
