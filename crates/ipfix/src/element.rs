@@ -143,9 +143,10 @@ impl Shape {
 
     pub(crate) const fn of(record: &FlowRecord) -> Self {
         let is_v6 = record.source.address.is_ipv6();
+        let has_message = record.forward.icmp.is_some();
         let layer = match (record.protocol, is_v6) {
             (number, _) if has_ports(number) => Layer::Ports,
-            (protocol::ICMP, false) | (protocol::ICMPV6, true) => Layer::Icmp,
+            (protocol::ICMP, false) | (protocol::ICMPV6, true) if has_message => Layer::Icmp,
             _ => Layer::None,
         };
         Self { is_v6, layer, is_biflow: record.reverse.packets > 0 }
@@ -243,7 +244,7 @@ pub(crate) fn put(field: Field, record: &FlowRecord, around: Surroundings<'_>, o
             let index = around.interfaces.get(number).copied().unwrap_or(side.interface.into());
             out.extend(index.to_be_bytes());
         }
-        Element::IcmpTypeCodeIpv4 | Element::IcmpTypeCodeIpv6 => out.extend(side.icmp.to_be_bytes()),
+        Element::IcmpTypeCodeIpv4 | Element::IcmpTypeCodeIpv6 => out.extend(side.icmp.unwrap_or(0).to_be_bytes()),
         Element::VlanId => out.extend(record.vlan.to_be_bytes()),
         Element::FlowEndReason => out.push(record.reason as u8),
         Element::FlowStartMilliseconds => out.extend(millis(around.epoch + side.first)),

@@ -57,8 +57,8 @@ pub struct Side {
     pub octets: u64,
     /// Input interface of the first packet, as the port numbers them.
     pub interface: u16,
-    /// ICMP type (upper byte) and code of the first packet.
-    pub icmp: u16,
+    /// ICMP type (upper byte) and code of the first packet. Later fragments have none.
+    pub icmp: Option<u16>,
     /// All TCP flags seen.
     pub tcp_flags: u8,
     /// Type of service or traffic class of the first packet.

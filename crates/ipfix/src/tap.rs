@@ -81,3 +81,15 @@ impl Tap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues go to the threads of cores, and so do their taps.
+    #[test]
+    fn a_tap_goes_to_another_thread() {
+        const fn is_send<T: Send>() {}
+        is_send::<Tap>();
+    }
+}

@@ -255,7 +255,7 @@ fn as_nfdump_prints(record: &FlowRecord) -> Vec<String> {
         format!("{:02}:{:02}:{:02}.{millis:03}", secs / 3600 % 24, secs / 60 % 60, secs % 60)
     };
     let destination_port = match protocol {
-        1 | 58 => format!("{}.{}", forward.icmp >> 8, forward.icmp & 0xff),
+        1 | 58 => forward.icmp.map_or_else(|| "0.0".to_owned(), |icmp| format!("{}.{}", icmp >> 8, icmp & 0xff)),
         _ => destination.port.to_string(),
     };
     vec![

@@ -182,8 +182,8 @@ fn record() -> impl Strategy<Value = FlowRecord> {
 }
 
 fn side(packets_min: u64) -> impl Strategy<Value = Side> {
-    (packets_min << 8..u64::MAX, any::<[u64; 3]>(), any::<[u16; 2]>(), any::<[u8; 2]>()).prop_map(
-        |(packets, [first, last, octets], [interface, icmp], [tcp_flags, class])| Side {
+    (packets_min << 8..u64::MAX, any::<[u64; 3]>(), any::<u16>(), any::<Option<u16>>(), any::<[u8; 2]>()).prop_map(
+        |(packets, [first, last, octets], interface, icmp, [tcp_flags, class])| Side {
             first: Nanos(first),
             last: Nanos(last),
             packets: packets >> 8,

@@ -61,7 +61,7 @@ pub(super) struct Sight {
     /// Flags and sequence number.
     pub(super) tcp: Option<(TcpFlags, u32)>,
     /// ICMP type and code.
-    pub(super) icmp: u16,
+    pub(super) icmp: Option<u16>,
 }
 
 impl Sight {
@@ -76,17 +76,17 @@ impl Sight {
             Network::None | Network::Unreadable | Network::Arp => return None,
         };
         let (ports, tcp, message, icmp) = match headers.transport {
-            Transport::Tcp(tcp) => ((tcp.src_port, tcp.dst_port), Some((tcp.flags, tcp.seq)), 0, 0),
+            Transport::Tcp(tcp) => ((tcp.src_port, tcp.dst_port), Some((tcp.flags, tcp.seq)), 0, None),
             Transport::Udp { src_port, dst_port } | Transport::Sctp { src_port, dst_port } => {
-                ((src_port, dst_port), None, 0, 0)
+                ((src_port, dst_port), None, 0, None)
             }
             Transport::Icmp(icmp) => {
                 let identifier = icmp.identifier.unwrap_or(0);
                 let message = u16::from_be_bytes([icmp.kind, icmp.code]);
-                ((identifier, identifier), None, exchange(&icmp, message), message)
+                ((identifier, identifier), None, exchange(&icmp, message), Some(message))
             }
             // A later fragment counts by addresses and protocol.
-            Transport::None => ((0, 0), None, 0, 0),
+            Transport::None => ((0, 0), None, 0, None),
         };
         let is_in_order = (src, ports.0) <= (dst, ports.1);
         let (hosts, [low, high]) =

@@ -217,10 +217,10 @@ fn questions_of_icmp_meet_their_answers() {
     let records = bench.finish();
     assert_eq!(records.iter().filter(|record| record.reverse.packets == 1).count(), 5);
     assert_eq!(records.len(), 7);
-    let of = |icmp| records.iter().find(|record| record.forward.icmp == icmp).expect("it is recorded");
-    assert_eq!((of(8 << 8).reverse.icmp, of(8 << 8).source.port), (0, 0));
-    assert_eq!(of(128 << 8).reverse.icmp, 129 << 8);
-    assert_eq!(of(13 << 8).reverse.icmp, 14 << 8);
+    let of = |icmp| records.iter().find(|record| record.forward.icmp == Some(icmp)).expect("it is recorded");
+    assert_eq!((of(8 << 8).reverse.icmp, of(8 << 8).source.port), (Some(0), 0));
+    assert_eq!(of(128 << 8).reverse.icmp, Some(129 << 8));
+    assert_eq!(of(13 << 8).reverse.icmp, Some(14 << 8));
     assert_eq!(of(3 << 8 | 3).reverse.packets, 0);
 }
 

@@ -140,6 +140,7 @@ pub(crate) fn expected(record: &FlowRecord) -> Fields {
     fields.insert((0, 58), record.vlan.to_be_bytes().to_vec());
     fields.insert((0, 136), vec![record.reason as u8]);
     fields.insert((0, 239), vec![record.direction as u8]);
+    let has_message = record.forward.icmp.is_some();
     let mut side = |enterprise, side: &Side| {
         let mut put = |element, bytes: &[u8]| assert!(fields.insert((enterprise, element), bytes.to_vec()).is_none());
         put(152, &(side.first.0 / 1_000_000).to_be_bytes());
@@ -150,8 +151,8 @@ pub(crate) fn expected(record: &FlowRecord) -> Fields {
         put(5, &[side.class]);
         match (record.protocol, record.source.address.is_ipv6()) {
             (6 | 17 | 132, _) => put(6, &[0, side.tcp_flags]),
-            (1, false) => put(32, &side.icmp.to_be_bytes()),
-            (58, true) => put(139, &side.icmp.to_be_bytes()),
+            (1, false) if has_message => put(32, &side.icmp.unwrap_or(0).to_be_bytes()),
+            (58, true) if has_message => put(139, &side.icmp.unwrap_or(0).to_be_bytes()),
             _ => {}
         }
     };
