@@ -35,7 +35,7 @@ fn record(number: u32) -> FlowRecord {
 
 fn quick() -> ExporterOptions {
     let retry = [Duration::from_millis(1), Duration::from_millis(20)];
-    ExporterOptions { retry, delay_max: Duration::from_millis(10), ..ExporterOptions::default() }
+    ExporterOptions { retry, delay_max: Duration::from_millis(1), ..ExporterOptions::default() }
 }
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {
@@ -82,7 +82,7 @@ fn templates_go_again_over_udp() {
     let sender = exporter.sender();
     let mut decoder = Decoder::default();
     let mut buffer = [0; 2000];
-    for number in 0..200 {
+    for number in 0..50 {
         sender.send(&record(number));
         // One after the other, so that no buffer overflows.
         while decoder.flows.len() <= number as usize {
@@ -92,8 +92,8 @@ fn templates_go_again_over_udp() {
         }
     }
     let counts = exporter.finish();
-    assert_eq!((counts.exported.flows, counts.lost.flows), (200, 0));
-    assert!(decoder.template_messages >= 200 / 3, "{}", decoder.template_messages);
+    assert_eq!((counts.exported.flows, counts.lost.flows), (50, 0));
+    assert!(decoder.template_messages >= 50 / 3, "{}", decoder.template_messages);
     assert!((0..).zip(&decoder.flows).all(|(number, fields)| *fields == expected(&record(number))));
 }
 
@@ -169,15 +169,15 @@ fn records_wait_for_a_collector_and_then_are_lost() {
 fn a_collector_that_takes_nothing_holds_nobody_up() {
     let collector = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let destination = Destination::Tcp(collector.local_addr().expect("it is bound"));
-    let options = ExporterOptions { queue: 100, timeout: Duration::from_millis(50), ..quick() };
+    let options = ExporterOptions { queue: 10_000, timeout: Duration::from_millis(50), ..quick() };
     let exporter = Exporter::start(&destination, options).expect("TCP needs nothing at the start");
     let sender = exporter.sender();
     let stream = collector.accept().expect("the exporter connects");
     // The buffers of the system take some megabytes before the connection is given up.
     let mut sent = 0;
     wait_until(|| {
-        (0..100).for_each(|number| sender.send(&record(number)));
-        sent += 100;
+        (0..10_000).for_each(|number| sender.send(&record(number)));
+        sent += 10_000;
         exporter.trouble().is_some()
     });
     let counts = exporter.finish();
