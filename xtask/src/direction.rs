@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("efsm", &["packet"]),
     ("rss", &["packet"]),
     ("iptables", &[]),
+    ("ipfix", &["packet", "flow", "port", "synth"]),
     ("engine", &["packet", "flow", "memory", "nf", "port", "locality", "fifo"]),
     ("functions", &["packet", "flow", "memory", "nf", "stream", "identify", "efsm", "iptables"]),
     ("synth", &["packet", "port"]),

@@ -25,6 +25,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("verilator", "verilator"),
     ("clang", "clang"),
     ("ping", "iputils-ping"),
+    ("nfcapd", "nfdump"),
 ];
 
 /// Programs that `cargo xtask rtl` needs, and their Debian packages.
