@@ -124,6 +124,33 @@ fn it_reads_well_at_any_width_in_light_and_dark() {
     browser.wait("document.getElementById('state').textContent === 'no new figures'");
 }
 
+#[test]
+fn a_hundred_cores_have_a_row_each() {
+    let Some(mut browser) = browser() else { return };
+    let latest = Arc::new(Latest::new());
+    let serving = serve("127.0.0.1:0", &latest);
+    let mut stats = two_minutes(&latest);
+    stats.uptime_ms += 1000;
+    stats.cores = stats.cores.iter().cycle().copied().take(104).collect();
+    latest.set(stats.clone());
+    browser.open(&format!("http://{}/", serving.addr()));
+    browser.wait("document.getElementById('state')?.textContent === 'live'");
+    latest.set(second_later(&stats));
+    browser.wait("document.querySelector('#cores span:last-child')?.textContent === '500\u{a0}kpps'");
+    for look in [LOOKS[0], LOOKS[2]] {
+        browser.look(look);
+        browser.save(&format!("page-{}-cores", look.width));
+        let heights =
+            "[...new Set([...document.querySelectorAll('#cores li')].map(row => Math.round(row.clientHeight)))]";
+        assert_eq!(browser.value(heights).as_array().map(Vec::len), Some(1), "{look:?}: all in one line");
+        assert_eq!(browser.value("document.querySelectorAll('#cores li').length"), json!(104));
+        assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(look.width));
+    }
+    // One is busy, the others at three quarters.
+    assert_eq!(browser.value("document.getElementById('busiest').textContent"), json!("100\u{a0}%"));
+    assert_eq!(browser.value("document.querySelectorAll('#cores .high').length"), json!(1));
+}
+
 /// Names are shown as they are, and a run with nothing but zeros, or without cores, has a page, too.
 #[test]
 fn text_of_the_run_is_never_html() {
