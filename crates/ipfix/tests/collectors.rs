@@ -223,16 +223,24 @@ impl Nfcapd {
 
     /// Ends the collector and returns the file that it has written.
     fn finish(&mut self) -> PathBuf {
-        // The datagrams lie in its buffer, since loopback delivers at once; it reads on after the signal only if it is in the loop. So
-        // the signal is sent once the buffer is empty.
+        // The datagrams lie in its buffer, since loopback delivers at once. After a signal it reads no more, so the buffer must be empty.
         let queue = format!(":{:04X} 00000000:0000 07 00000000:00000000", self.address.port());
         let end = Instant::now() + PATIENCE;
         while !fs::read_to_string("/proc/net/udp").is_ok_and(|list| list.contains(&queue)) {
             assert!(Instant::now() < end, "nfcapd doesn't read: {}", self.log());
             thread::yield_now();
         }
-        output("kill", &["-TERM", &self.child.id().to_string()]);
-        assert!(self.child.wait().expect("it is our child").success(), "{}", self.log());
+        // A signal that comes just before it waits for datagrams is noticed only with the next one.
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(Instant::now() < end, "nfcapd doesn't end: {}", self.log());
+            // Fails if it has ended meanwhile.
+            let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).stderr(Stdio::null()).status();
+            thread::yield_now();
+        };
+        assert!(status.success(), "{}", self.log());
         let files = fs::read_dir(self.folder.path()).expect("the folder is ours");
         let mut files = files.map(|file| file.expect("the folder is ours").path());
         let is_result =
