@@ -217,7 +217,7 @@ pub(crate) fn statistics_fields() -> Vec<Field> {
 
 /// What a value is taken from beside the record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RecordContext<'a> {
     /// Unix time of packet time 0.
     pub(crate) epoch: Nanos,
     /// The interface numbers of the network management, by the port's.
@@ -225,7 +225,7 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// Appends a record's value for a field.
-pub(crate) fn put(field: Field, record: &FlowRecord, around: Surroundings<'_>, out: &mut Vec<u8>) {
+pub(crate) fn put(field: Field, record: &FlowRecord, context: RecordContext<'_>, out: &mut Vec<u8>) {
     let side = if field.is_reverse { &record.reverse } else { &record.forward };
     match field.element {
         Element::OctetDeltaCount => out.extend(side.octets.to_be_bytes()),
@@ -241,16 +241,16 @@ pub(crate) fn put(field: Field, record: &FlowRecord, around: Surroundings<'_>, o
         }
         Element::IngressInterface => {
             let number = usize::from(side.interface);
-            let index = around.interfaces.get(number).copied().unwrap_or(side.interface.into());
+            let index = context.interfaces.get(number).copied().unwrap_or(side.interface.into());
             out.extend(index.to_be_bytes());
         }
         Element::IcmpTypeCodeIpv4 | Element::IcmpTypeCodeIpv6 => out.extend(side.icmp.unwrap_or(0).to_be_bytes()),
         Element::VlanId => out.extend(record.vlan.to_be_bytes()),
         Element::FlowEndReason => out.push(record.reason as u8),
-        Element::FlowStartMilliseconds => out.extend(millis(around.epoch + side.first)),
-        Element::FlowEndMilliseconds => out.extend(millis(around.epoch + side.last)),
-        Element::FlowStartNanoseconds => out.extend(ntp(around.epoch + side.first)),
-        Element::FlowEndNanoseconds => out.extend(ntp(around.epoch + side.last)),
+        Element::FlowStartMilliseconds => out.extend(millis(context.epoch + side.first)),
+        Element::FlowEndMilliseconds => out.extend(millis(context.epoch + side.last)),
+        Element::FlowStartNanoseconds => out.extend(ntp(context.epoch + side.first)),
+        Element::FlowEndNanoseconds => out.extend(ntp(context.epoch + side.last)),
         Element::BiflowDirection => out.push(record.direction as u8),
         Element::ExportedMessageTotalCount
         | Element::ExportedFlowRecordTotalCount

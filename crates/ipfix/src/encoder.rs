@@ -2,7 +2,7 @@
 
 use packet::Nanos;
 
-use crate::element::{Field, Shape, Surroundings, TimeUnit, put, put_statistic, statistics_fields};
+use crate::element::{Field, RecordContext, Shape, TimeUnit, put, put_statistic, statistics_fields};
 use crate::error::IpfixError;
 use crate::record::FlowRecord;
 
@@ -201,9 +201,9 @@ impl Encoder {
             return false;
         }
         let Self { options, templates, bytes, .. } = self;
-        let around = Surroundings { epoch: options.epoch, interfaces: &options.interfaces };
+        let context = RecordContext { epoch: options.epoch, interfaces: &options.interfaces };
         for field in &templates[number].fields {
-            put(*field, record, around, bytes);
+            put(*field, record, context, bytes);
         }
         self.data_records += 1;
         self.content.add(&Content::of(record));

@@ -14,7 +14,7 @@ use port::Packet;
 
 use crate::record::{EndReason, FlowRecord};
 use entry::Entry;
-use key::{CacheKey, Sight};
+use key::{CacheKey, PacketFields};
 
 /// The metering process (RFC 7011, section 2): counts packets into flows in a bounded cache, in arrival order and in packet time.
 ///
@@ -91,6 +91,19 @@ impl MeterCounts {
         self.ended_by_reason.iter().sum()
     }
 
+    /// Adds another meter's.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.not_ip += other.not_ip;
+        self.malformed += other.malformed;
+        self.recorded_packets += other.recorded_packets;
+        self.flows += other.flows;
+        self.cached += other.cached;
+        for (ended, more) in self.ended_by_reason.iter_mut().zip(other.ended_by_reason) {
+            *ended += more;
+        }
+    }
+
     /// Packets that belong to no flow.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
@@ -117,13 +130,13 @@ impl Meter {
     #[inline]
     pub fn packet(&mut self, packet: &Packet, bytes: &[u8], ended: impl FnMut(&FlowRecord)) -> bool {
         let Packet { link, wire_len, interface, .. } = *packet;
-        let sight = match parse_ordinary(link, bytes, wire_len, interface, Sight::of)
-            .or_else(|| parse_segment(link, bytes, wire_len, interface, Sight::of))
+        let fields = match parse_ordinary(link, bytes, wire_len, interface, PacketFields::of)
+            .or_else(|| parse_segment(link, bytes, wire_len, interface, PacketFields::of))
         {
-            Some(sight) => Ok(sight),
-            None => parse_odd(link, bytes, wire_len, interface).map(|headers| Sight::of(&headers)),
+            Some(fields) => Ok(fields),
+            None => parse_odd(link, bytes, wire_len, interface).map(|headers| PacketFields::of(&headers)),
         };
-        self.observe_sight(packet.time, sight, ended)
+        self.observe_fields(packet.time, fields, ended)
     }
 
     /// Counts a packet by its headers. Returns false if it belongs to no flow.
@@ -133,14 +146,14 @@ impl Meter {
         headers: Result<&Headers, Malformed>,
         ended: impl FnMut(&FlowRecord),
     ) -> bool {
-        self.observe_sight(time, headers.map(Sight::of), ended)
+        self.observe_fields(time, headers.map(PacketFields::of), ended)
     }
 
     #[inline]
-    fn observe_sight(
+    fn observe_fields(
         &mut self,
         time: Nanos,
-        sight: Result<Option<Sight>, Malformed>,
+        fields: Result<Option<PacketFields>, Malformed>,
         mut ended: impl FnMut(&FlowRecord),
     ) -> bool {
         self.counts.packets += 1;
@@ -148,12 +161,12 @@ impl Meter {
         for _ in 0..UNITS_A_PACKET {
             self.age(self.now, &mut ended);
         }
-        match sight {
-            Ok(Some(sight)) => self.count(&sight, &mut ended),
+        match fields {
+            Ok(Some(fields)) => self.count(&fields, &mut ended),
             Ok(None) => self.counts.not_ip += 1,
             Err(_) => self.counts.malformed += 1,
         }
-        matches!(sight, Ok(Some(_)))
+        matches!(fields, Ok(Some(_)))
     }
 
     /// Ends flows that are due at `now`, a bounded number of them. Returns true if more are due. Call it when no packets come.
@@ -213,19 +226,19 @@ impl Meter {
     }
 
     #[inline]
-    fn count(&mut self, sight: &Sight, ended: &mut impl FnMut(&FlowRecord)) {
-        let hash = self.table.hash(&sight.key);
-        let Some(slot) = self.table.find(&sight.key, hash) else {
-            return self.open(sight, hash, ended);
+    fn count(&mut self, fields: &PacketFields, ended: &mut impl FnMut(&FlowRecord)) {
+        let hash = self.table.hash(&fields.key);
+        let Some(slot) = self.table.find(&fields.key, hash) else {
+            return self.open(fields, hash, ended);
         };
         let entry = self.table.value(slot);
-        if let Some(reason) = entry.ended_before(sight, self.now, &self.options) {
+        if let Some(reason) = entry.ended_before(fields, self.now, &self.options) {
             self.report(slot, reason, ended);
             let entry = self.table.value_mut(slot);
             match reason {
                 EndReason::Active => entry.begin_part(),
                 EndReason::Idle | EndReason::EndOfFlow | EndReason::Forced | EndReason::LackOfResources => {
-                    *entry = Entry::new(sight);
+                    *entry = Entry::new(fields);
                 }
             }
         }
@@ -234,25 +247,25 @@ impl Meter {
             self.counts.flows += 1;
             self.counts.cached += 1;
         }
-        entry.add(sight, self.now);
+        entry.add(fields, self.now);
         let deadline = entry.deadline(&self.options);
         self.table.touch(slot, deadline);
     }
 
     /// Puts a new flow into the cache.
     #[inline(never)]
-    fn open(&mut self, sight: &Sight, hash: u64, ended: &mut impl FnMut(&FlowRecord)) {
+    fn open(&mut self, fields: &PacketFields, hash: u64, ended: &mut impl FnMut(&FlowRecord)) {
         if self.table.is_full() {
             self.make_room(hash, ended);
         }
-        let mut entry = Entry::new(sight);
-        entry.add(sight, self.now);
+        let mut entry = Entry::new(fields);
+        entry.add(fields, self.now);
         self.counts.flows += 1;
         self.counts.cached += 1;
         let deadline = entry.deadline(&self.options);
-        if self.table.insert(sight.key, hash, entry, deadline, self.now).is_none() {
+        if self.table.insert(fields.key, hash, entry, deadline, self.now).is_none() {
             // No room, though another flow went. The packet is a flow of its own.
-            self.hand_over(&entry, sight.key, EndReason::LackOfResources, ended);
+            self.hand_over(&entry, fields.key, EndReason::LackOfResources, ended);
         }
     }
 

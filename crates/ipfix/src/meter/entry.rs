@@ -3,7 +3,7 @@
 use packet::{Nanos, TcpFlags};
 
 use super::MeterOptions;
-use super::key::{CacheKey, Sight};
+use super::key::{CacheKey, PacketFields};
 use crate::record::{Direction, EndReason, FlowRecord, Side};
 
 /// A flow, with the packets since it was last reported.
@@ -15,25 +15,25 @@ pub(super) struct Entry {
     first: Nanos,
     last: Nanos,
     /// Sequence number of the last SYN of each side.
-    asked: [u32; 2],
+    syn_seq: [u32; 2],
     vlan: u16,
     /// The number of the source among the key's endpoints.
     source: u8,
     direction: Direction,
-    /// Bits of [`ASKED`], [`FIN`] and [`RST`]. They outlast reports.
+    /// Bits of [`SYN_SENT`], [`FIN`] and [`RST`]. They outlast reports.
     seen: u8,
 }
 
 /// The sides that have sent a SYN, as bits.
-const ASKED: [u8; 2] = [1, 2];
+const SYN_SENT: [u8; 2] = [1, 2];
 /// The sides that have sent a FIN.
 const FIN: [u8; 2] = [4, 8];
 const RST: u8 = 16;
 
 impl Entry {
     /// A flow that this packet opens. The packet is not counted yet.
-    pub(super) fn new(sight: &Sight) -> Self {
-        let direction = match sight.tcp {
+    pub(super) fn new(fields: &PacketFields) -> Self {
+        let direction = match fields.tcp {
             None => Direction::Initiator,
             Some((flags, _)) if opens(flags) => Direction::Initiator,
             Some((flags, _)) if flags.contains(TcpFlags::SYN) => Direction::ReverseInitiator,
@@ -43,9 +43,9 @@ impl Entry {
             sides: [Side::default(); 2],
             first: Nanos(0),
             last: Nanos(0),
-            asked: [0; 2],
-            vlan: sight.vlan,
-            source: sight.source,
+            syn_seq: [0; 2],
+            vlan: fields.vlan,
+            source: fields.source,
             direction,
             seen: 0,
         }
@@ -66,30 +66,30 @@ impl Entry {
 
     /// Counts a packet.
     #[inline]
-    pub(super) fn add(&mut self, sight: &Sight, now: Nanos) {
+    pub(super) fn add(&mut self, fields: &PacketFields, now: Nanos) {
         if self.is_empty() {
             self.first = now;
         }
         self.last = now;
-        let number = usize::from(sight.source != self.source);
+        let number = usize::from(fields.source != self.source);
         let side = &mut self.sides[number];
         if side.packets == 0 {
             *side = Side {
                 first: now,
-                interface: sight.interface,
-                icmp: sight.icmp,
-                class: sight.class,
+                interface: fields.interface,
+                icmp: fields.icmp,
+                class: fields.class,
                 ..Side::default()
             };
         }
         side.last = now;
         side.packets += 1;
-        side.octets += u64::from(sight.octets);
-        let Some((flags, seq)) = sight.tcp else { return };
+        side.octets += u64::from(fields.octets);
+        let Some((flags, seq)) = fields.tcp else { return };
         side.tcp_flags |= flags.0;
         if opens(flags) {
-            self.asked[number] = seq;
-            self.seen |= ASKED[number];
+            self.syn_seq[number] = seq;
+            self.seen |= SYN_SENT[number];
         }
         if flags.contains(TcpFlags::FIN) {
             self.seen |= FIN[number];
@@ -101,9 +101,9 @@ impl Entry {
 
     /// Why the record ended before this packet of the flow, if it did.
     #[inline]
-    pub(super) fn ended_before(&self, sight: &Sight, now: Nanos, options: &MeterOptions) -> Option<EndReason> {
-        let is_another = match sight.tcp {
-            Some((flags, seq)) if opens(flags) => self.is_closed() && !self.has_asked(seq),
+    pub(super) fn ended_before(&self, fields: &PacketFields, now: Nanos, options: &MeterOptions) -> Option<EndReason> {
+        let is_another = match fields.tcp {
+            Some((flags, seq)) if opens(flags) => self.is_closed() && !self.is_known_syn(seq),
             Some(_) | None => false,
         };
         if is_another {
@@ -141,8 +141,8 @@ impl Entry {
     }
 
     /// True if a SYN with this sequence number is one that came before.
-    fn has_asked(&self, seq: u32) -> bool {
-        [0, 1].into_iter().any(|side: usize| self.seen & ASKED[side] != 0 && self.asked[side] == seq)
+    fn is_known_syn(&self, seq: u32) -> bool {
+        [0, 1].into_iter().any(|side: usize| self.seen & SYN_SENT[side] != 0 && self.syn_seq[side] == seq)
     }
 
     /// Forgets the packets, since they have been reported.

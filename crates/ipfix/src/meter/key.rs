@@ -50,7 +50,7 @@ pub(crate) const fn has_ports(protocol: u8) -> bool {
 
 /// The fields of a packet that the meter needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct PacketFields {
     pub(super) key: CacheKey,
     /// The number of the source among the key's endpoints.
     pub(super) source: u8,
@@ -64,7 +64,7 @@ pub(super) struct Sight {
     pub(super) icmp: Option<u16>,
 }
 
-impl Sight {
+impl PacketFields {
     /// Reads a packet's headers; `None` if it is not IP.
     #[inline(always)]
     pub(super) fn of(headers: &Headers) -> Option<Self> {
