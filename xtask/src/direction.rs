@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "catalogue",
             "daemon",
             "watch",
+            "ipfix",
             "top",
             "port-packet",
             "port-xdp",

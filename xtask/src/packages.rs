@@ -26,6 +26,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("clang", "clang"),
     ("ping", "iputils-ping"),
     ("nfcapd", "nfdump"),
+    ("chromium", "chromium"),
+    ("promtool", "prometheus"),
 ];
 
 /// Programs that `cargo xtask rtl` needs, and their Debian packages.

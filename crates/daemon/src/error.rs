@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// An error of a run as a service: what failed, where, and what to do.
-/// An error of the control socket or of the HTTP server: what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another run listens there.

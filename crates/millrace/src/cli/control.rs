@@ -25,6 +25,7 @@ use super::filter::Filter;
 use super::live::Monitor;
 use super::observers::Observers;
 use super::restart;
+use super::service::Background;
 use crate::print::number::counted;
 use crate::print::output::{detail, note};
 
@@ -75,6 +76,20 @@ pub(super) struct Served<'a> {
     pub(super) flows_max: u64,
     pub(super) observers: Option<&'a Observers>,
     pub(super) monitor: Option<&'a Monitor>,
+    /// What goes on beside a run on interfaces.
+    pub(super) background: Option<&'a Background>,
+}
+
+/// Opens the socket at `path`, if there is to be one.
+pub(super) fn bind(path: Option<&Path>) -> Result<Option<ControlSocket>, Failed> {
+    let socket = path.map(ControlSocket::bind).transpose().map_err(|error| match error {
+        DaemonError::InUse(_) | DaemonError::NoSocket(_) => Failed::usage(error),
+        error => Failed::input(error),
+    })?;
+    if let Some(socket) = &socket {
+        detail(|| format!("control socket: {}\n", socket.path().display()));
+    }
+    Ok(socket)
 }
 
 /// A run's socket, if it has one.
@@ -115,15 +130,8 @@ impl Stall {
 }
 
 impl<'a> Served<'a> {
-    /// Opens the socket at `path`, if there is to be one.
-    pub(super) fn at(self, path: Option<&Path>) -> Result<Service<'a>, Failed> {
-        let socket = path.map(ControlSocket::bind).transpose().map_err(|error| match error {
-            DaemonError::InUse(_) | DaemonError::NoSocket(_) => Failed::usage(error),
-            error => Failed::input(error),
-        })?;
-        if let Some(socket) = &socket {
-            detail(|| format!("control socket: {}\n", socket.path().display()));
-        }
+    /// Answers at this socket, if there is one.
+    pub(super) fn at(self, socket: Option<ControlSocket>) -> Result<Service<'a>, Failed> {
         let stall = RefCell::new(Stall { looked: Instant::now(), before: Vec::new(), core: None });
         let settings = Arc::new(Mutex::new(self.configuration.settings()?.canonical()));
         Ok(Service { about: self, socket, begun: Instant::now(), stall, settings })
@@ -147,7 +155,7 @@ impl Service<'_> {
         self.serve(&*running, &often);
         while !running.has_ended() {
             often();
-            self.watch_cores();
+            self.look_around(&*running);
             thread::sleep(LOOK);
         }
         running.wait()
@@ -156,7 +164,7 @@ impl Service<'_> {
     fn serve(&self, running: &dyn Runs, often: impl Fn()) {
         let is_over = || {
             often();
-            self.watch_cores();
+            self.look_around(running);
             running.has_ended()
         };
         if let Some(socket) = &self.socket {
@@ -164,14 +172,38 @@ impl Service<'_> {
         }
     }
 
-    /// Names a core that has stalled.
-    fn watch_cores(&self) {
-        if let Some(core) = self.stall.borrow_mut().look(self.about.control) {
+    /// Names a core that has stalled, and lets the background work go on.
+    fn look_around(&self, running: &dyn Runs) {
+        let news = self.stall.borrow_mut().look(self.about.control);
+        if let Some(core) = news {
             let seconds = STALLED.as_secs();
-            note(&format!(
-                "core {core} has stalled: it has neither worked nor waited for packets for {seconds} seconds\n"
-            ));
+            match self.about.background.filter(|background| background.logs()) {
+                Some(_) => tracing::warn!(core, seconds, "a core has neither worked nor waited for packets"),
+                None => note(&format!(
+                    "core {core} has stalled: it has neither worked nor waited for packets for {seconds} seconds\n"
+                )),
+            }
         }
+        if let Some(background) = self.about.background {
+            let works = self.stall.borrow().core.is_none();
+            background.often(|| self.stats(running), works);
+        }
+    }
+
+    /// Tells who asks that the function has panicked, until the run is told to stop.
+    pub(super) fn tell_panic(&self, what: &str) {
+        let Some(socket) = &self.socket else { return };
+        let control = self.about.control;
+        socket.serve(
+            || control.is_stopping(),
+            |request| match request {
+                Request::Stop {} => {
+                    control.stop();
+                    Reply::Done("the run ends".to_owned())
+                }
+                _ => Reply::Error(format!("the function has panicked; {what}")),
+            },
+        );
     }
 
     fn answer(&self, running: &dyn Runs, request: Request) -> Reply {
@@ -286,6 +318,26 @@ impl Service<'_> {
     }
 
     fn reload(&self, running: &dyn Runs, name: String, text: String) -> Reply {
+        let background = self.about.background;
+        if let Some(background) = background {
+            background.reloading();
+        }
+        let file = name.clone();
+        let reply = self.reload_now(running, name, text);
+        if let Some(background) = background {
+            background.ready(&format!("{} under {}", self.about.description.name, self.about.kind));
+            if background.logs() {
+                match &reply {
+                    Reply::Done(done) => tracing::info!(file, "reloaded: {done}"),
+                    Reply::Error(error) => tracing::error!(file, "not reloaded: {error}"),
+                    _ => {}
+                }
+            }
+        }
+        reply
+    }
+
+    fn reload_now(&self, running: &dyn Runs, name: String, text: String) -> Reply {
         let loaded = self
             .configured(name, text)
             .and_then(|settings| Ok((self.about.entry.load(&settings)?, settings.canonical())));

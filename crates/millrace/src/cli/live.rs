@@ -9,18 +9,21 @@ use daemon::Interface;
 use engine::{Control, EngineError, EngineKind, Options};
 use l7::defrag::{Defragmented, Limits};
 use nf::{Fates, Sharing};
+use port::pcap::{Container, Writer};
 use port::{Port, Watched};
 use port_packet::{Options as PacketOptions, PacketPort};
 use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, XdpPort};
 
-use super::control::Served;
+use super::control::{self, Served, Service};
 use super::engines::Wanted;
 use super::failure::{Failed, OUTCOME};
+use super::fallback::{self, Carried};
 use super::memory::Bound;
 use super::observers::Observers;
 use super::run::{self, PanicPlace, secret};
+use super::service::OnPanic;
 use super::{engines, refuse_too_much, signals};
-use crate::print::number;
+use crate::print::number::{self, count, counted};
 use crate::print::outcome::{Live, Run};
 use crate::print::output::{detail, note, print, print_json, remark};
 use crate::print::ports::Ports;
@@ -303,12 +306,19 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
     let single_queue = cores > 1 && !live.card_steers;
+    let queues = if single_queue { 1 } else { cores };
     let Taken { port, monitor } = live.open(single_queue)?;
-    let mut observers = Observers::new(if single_queue { 1 } else { cores });
-    if let Some(file) = args.dropped.file() {
-        observers.sample_drops(file, description.drop_reasons)?;
+    let drops = args.dropped.file().map(|file| Writer::create(file, Some(Container::PcapNg), None)).transpose()?;
+    let socket = control::bind(args.control.path_or_default().as_deref())?;
+    // What follows has fewer rights. Threads come after it.
+    let background = args.service.begin(queues)?;
+    let mut observers = Observers::new(queues);
+    if let Some(drops) = drops {
+        observers.sample_drops(drops, description.drop_reasons);
     }
-    let mut port = Watched::new(port, observers.watch());
+    let mut watch = observers.watch();
+    watch.extend(background.watch());
+    let mut port = Watched::new(port, watch);
     let control = Control::default();
     let configuration = &args.configuration;
     let about = Served {
@@ -320,8 +330,9 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         flows_max: run::flows_max(&*program),
         observers: Some(&observers),
         monitor: Some(&monitor),
+        background: Some(&background),
     };
-    let served = about.at(args.control.path_or_default().as_deref())?;
+    let served = about.at(socket)?;
     signals::stop_on_interrupt(&control.stop);
     detail(|| format!("{} under {kind}, seed {seed}\n", description.name));
     if let Some(bound) = bound.filter(|_| !args.json) {
@@ -330,8 +341,16 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let place = PanicPlace::watch();
     let mut fragments = None;
     let wait = |running: Box<dyn Runs + '_>| {
-        if !args.json {
-            announce(&*running, &monitor);
+        let lines = opened(&*running, &monitor);
+        for line in &lines {
+            match background.logs() {
+                true => tracing::info!("{line}"),
+                false if args.json => {}
+                false => remark(&format!("{line}\n")),
+            }
+        }
+        if !lines.is_empty() {
+            background.ready(&format!("{} under {kind} on {}", description.name, live.interfaces.join(", ")));
         }
         let end = live.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         served.wait_until(running, || {
@@ -351,8 +370,22 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         None => restart.over(&*program, (kind, cores), options, &mut port, &control, settings, wait),
     };
     let place = place.take();
-    observers.finish();
+    background.stopping();
     let outcome = outcome?;
+    let failure = outcome.failure.as_ref().filter(|error| matches!(error, EngineError::Panicked(_)));
+    if let Some(error) = failure {
+        let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+        note(&format!("{} {error}{place}; this is a bug in the function\n", Style::stderr().bad("error:")));
+        if background.logs() {
+            tracing::error!("the function has panicked: {error}{place}");
+        }
+        if !live.observe && args.service.on_panic != OnPanic::Exit {
+            let is_open = args.service.on_panic == OnPanic::Open;
+            stand_in(&mut port, cores, is_open, &control, &served)?;
+        }
+    }
+    drop(port);
+    observers.finish();
     let fates = Fates { received: outcome.counters.received, dropped: &outcome.counters.dropped };
     let input = live.interfaces.join(", ");
     let summary = Run {
@@ -375,6 +408,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         live: Some(monitor.counted()),
         outcome: &outcome,
     };
+    background.finish();
     match args.json {
         false => print(&summary.text(Style::stdout()))?,
         true => print_json(&summary.json())?,
@@ -382,27 +416,55 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     match &outcome.failure {
         None => run::declared(&description, &outcome.counters),
         Some(EngineError::Port(error)) => Err(Failed::input(error)),
+        Some(EngineError::Panicked(_)) => Err(Failed::Said(OUTCOME)),
         Some(error) => {
-            let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
-            note(&format!("{} {error}{place}; this is a bug in the function\n", Style::stderr().bad("error:")));
+            note(&format!("{} {error}\n", Style::stderr().bad("error:")));
             Err(Failed::Said(OUTCOME))
         }
     }
 }
 
+/// Takes the packets in place of a function that has panicked, until the run is told to stop.
+fn stand_in(
+    port: &mut (dyn Port + Send),
+    cores: usize,
+    is_open: bool,
+    control: &Control,
+    served: &Service<'_>,
+) -> Result<(), Failed> {
+    let what = match is_open {
+        true => "packets go across as they are, until the run is stopped (--on-panic open)",
+        false => "packets are dropped, until the run is stopped (--on-panic closed)",
+    };
+    note(&format!("{what}\n"));
+    let carried = thread::scope(|scope| {
+        let carrying = scope.spawn(|| {
+            let carried = fallback::carry(port, cores, is_open, control);
+            // An error of the port ends the run, too.
+            control.stop();
+            carried
+        });
+        served.tell_panic(what);
+        carrying.join().expect("nothing panics there")
+    });
+    let Carried { received, sent } = carried.map_err(Failed::input)?;
+    note(&format!("after the panic: {} received, {} sent\n", counted(received, "packet", "packets"), count(sent)));
+    Ok(())
+}
+
 /// Interval at which a starting run is checked for open interfaces.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Tells how the interfaces are used, once they are.
-fn announce(running: &dyn Runs, monitor: &Monitor) {
+/// How the interfaces are used, once they are: a line for each. Empty if the run ends before.
+fn opened(running: &dyn Runs, monitor: &Monitor) -> Vec<String> {
     while !running.has_ended() {
         let lines = monitor.describe();
         if !lines.is_empty() {
-            lines.iter().for_each(|line| remark(&format!("{line}\n")));
-            return;
+            return lines;
         }
         thread::sleep(LOOK);
     }
+    Vec::new()
 }
 
 /// Refuses options that are about captures.

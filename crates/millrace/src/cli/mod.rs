@@ -15,6 +15,7 @@ mod efsm;
 pub(crate) mod engines;
 mod explain;
 pub(crate) mod failure;
+mod fallback;
 mod files;
 mod filter;
 mod first;
@@ -37,6 +38,7 @@ mod rss;
 mod rules;
 mod run;
 mod sequence;
+mod service;
 mod signals;
 mod stalled;
 mod steering_options;
@@ -45,6 +47,7 @@ mod synth;
 mod table_options;
 mod tables;
 mod test;
+mod top;
 mod traffic;
 mod trial;
 mod verify;
@@ -92,6 +95,7 @@ enum Task {
     Functions(functions::Args),
     Run(run::Args),
     Ctl(ctl::Args),
+    Top(top::Args),
     Explain(explain::Args),
     Doctor(doctor::Args),
     Check(check::Args),
@@ -156,6 +160,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Ctl(args) => ctl::perform(&args),
+        Task::Top(args) => top::perform(&args),
         Task::Explain(args) => explain::perform(&args, catalogue),
         Task::Doctor(args) => doctor::perform(&args),
         Task::Check(args) => check::perform(&args, catalogue),

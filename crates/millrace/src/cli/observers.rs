@@ -1,16 +1,14 @@
 //! What operators see of a run's packets while it goes on.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use daemon::TopFlow;
 use nf::Reason;
 use port::Watch;
-use port::pcap::{Container, Writer};
+use port::pcap::Writer;
 use watch::{DropSample, Latency, TopFlows, Traces};
 
-use super::failure::Failed;
 use crate::print::number::count;
 use crate::print::output::note;
 use crate::print::style::Style;
@@ -44,11 +42,9 @@ impl Observers {
         }
     }
 
-    /// Adds a sample of dropped packets in this file.
-    pub(super) fn sample_drops(&mut self, file: &Path, reasons: &'static [&'static str]) -> Result<(), Failed> {
-        let writer = Writer::create(file, Some(Container::PcapNg), None)?;
-        self.drops = Some(Arc::new(DropSample::new(writer, move |reason| Reason(reason).name(reasons))));
-        Ok(())
+    /// Adds a sample of dropped packets in a file. Starts a thread.
+    pub(super) fn sample_drops(&mut self, file: Writer, reasons: &'static [&'static str]) {
+        self.drops = Some(Arc::new(DropSample::new(file, move |reason| Reason(reason).name(reasons))));
     }
 
     /// All of them, for a port.

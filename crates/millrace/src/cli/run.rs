@@ -13,7 +13,7 @@ use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, Port, PortError};
 
 use super::captures::{self, PART};
-use super::control::{ControlOption, Served};
+use super::control::{self, ControlOption, Served};
 use super::defragment::DefragmentOption;
 use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
@@ -26,6 +26,7 @@ use super::observers::Observers;
 use super::pipeline_options::PipelineOptions;
 use super::restart::RestartOptions;
 use super::sequence::Original;
+use super::service::ServiceOptions;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::nothing_in;
@@ -106,6 +107,8 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) restart: RestartOptions,
     #[command(flatten)]
+    pub(super) service: ServiceOptions,
+    #[command(flatten)]
     pub(super) defragment: DefragmentOption,
     #[command(flatten)]
     pub(super) dropped: DroppedArgs,
@@ -135,6 +138,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return live::perform(args, entry);
     }
     args.source.live.refuse_without_interface()?;
+    if let Some(option) = args.service.given() {
+        return Err(Failed::usage(format_args!("{option} is for runs on interfaces; name one with --interface")));
+    }
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let input = &args.source.captures;
@@ -219,8 +225,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         flows_max: flows_max(&*program),
         observers: observers.as_ref(),
         monitor: None,
+        background: None,
     };
-    let served = about.at(args.control.path().as_deref())?;
+    let served = about.at(control::bind(args.control.path().as_deref())?)?;
     // A datagram may be longer than all packets of the capture.
     let longer = if policy.is_some() { DATAGRAM_MAX } else { 0 };
     let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;

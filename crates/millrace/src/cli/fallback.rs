@@ -1,0 +1,56 @@
+//! What carries the packets after the function has panicked: all are dropped, or all go across as they are.
+
+use std::time::Duration;
+
+use engine::Control;
+use port::{Batch, Fate, Opened, Port, PortError, Queue, Receive, Received, Transmit};
+
+/// Packets that came after a panic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Carried {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+/// How long a wait for packets lasts at most.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Reason of dropped packets; nobody counts it.
+const DROPPED: Fate = Fate::Drop(0);
+
+/// Takes the port's packets until the run is told to stop. `is_open` says whether they go across.
+pub(super) fn carry(port: &mut dyn Port, cores: usize, is_open: bool, control: &Control) -> Result<Carried, PortError> {
+    let sides = port.sides();
+    let mut queues: Vec<Box<dyn Queue + '_>> = match port.open(cores)? {
+        Opened::Stream(stream) => vec![Box::new(stream) as Box<dyn Queue + '_>],
+        Opened::Queues(queues) => queues,
+    };
+    let mut carried = Carried::default();
+    let mut batch = Batch::default();
+    while !control.is_stopping() {
+        let mut idle = true;
+        for queue in &mut queues {
+            match queue.receive(&mut batch) {
+                Ok(Received::Packets) => idle = false,
+                Ok(Received::Idle) | Err(PortError::Down(_)) => continue,
+                Ok(Received::End) => return Ok(carried),
+                Err(error) => return Err(error),
+            }
+            carried.received += batch.len() as u64;
+            for packet in batch.packets_mut() {
+                packet.fate = if is_open { Fate::Transmit(sides.across(packet.interface)) } else { DROPPED };
+                carried.sent += u64::from(is_open);
+            }
+            queue.transmit(&mut batch)?;
+        }
+        if idle {
+            let at_most = if queues.len() == 1 { WAIT } else { Duration::from_millis(1) };
+            for queue in &mut queues {
+                queue.flush()?;
+            }
+            queues[0].wait(at_most)?;
+        }
+    }
+    queues.iter_mut().try_for_each(|queue| queue.finish())?;
+    Ok(carried)
+}
