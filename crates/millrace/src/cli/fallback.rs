@@ -54,3 +54,41 @@ pub(super) fn carry(port: &mut dyn Port, cores: usize, is_open: bool, control: &
     queues.iter_mut().try_for_each(|queue| queue.finish())?;
     Ok(carried)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use packet::{LinkType, Nanos, Seq};
+    use port::{MemoryQueue, Packet, Trace};
+
+    use super::*;
+
+    #[test]
+    fn all_packets_go_across_or_none() {
+        for is_open in [true, false] {
+            let mut trace = Trace::new();
+            for number in 0..10 {
+                let packet = Packet {
+                    seq: Seq(number),
+                    time: Nanos(0),
+                    offset: 0,
+                    len: 0,
+                    wire_len: 60,
+                    interface: 1,
+                    link: LinkType::Ethernet,
+                    bucket: 0,
+                    fate: Fate::Pending,
+                };
+                trace.push(packet, &[number as u8; 60]);
+            }
+            let mut port = MemoryQueue::new(Arc::new(trace), 3);
+            let outbox = port.outbox();
+            let carried = carry(&mut port, 1, is_open, &Control::default()).unwrap();
+            let sent = outbox.take();
+            let expected = if is_open { 10 } else { 0 };
+            assert_eq!((carried.received, carried.sent, sent.len() as u64), (10, expected, expected));
+            assert!(sent.iter().enumerate().all(|(at, sent)| sent.bytes == [at as u8; 60]));
+        }
+    }
+}

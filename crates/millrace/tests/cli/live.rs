@@ -5,6 +5,7 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Stdio};
@@ -17,7 +18,7 @@ use testkit::netns::{Namespace, missing};
 use crate::folder::Folder;
 
 /// How long anything may take. The machine may be busy.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// How long something that must not come is waited for.
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -33,15 +34,20 @@ const ENGINES: [&str; 7] = [
 ];
 
 /// Two hosts and what stands between them.
-struct Row {
-    inside: Namespace,
-    wall: Namespace,
-    outside: Namespace,
+pub(crate) struct Row {
+    pub(crate) inside: Namespace,
+    pub(crate) wall: Namespace,
+    pub(crate) outside: Namespace,
 }
 
 impl Row {
     /// `None`, with a line that says why, where there can be no namespaces.
-    fn new(label: &str) -> Option<Self> {
+    pub(crate) fn new(label: &str) -> Option<Self> {
+        Self::with_mtu(label, 1500)
+    }
+
+    /// The same with wires that carry packets of this many bytes.
+    fn with_mtu(label: &str, mtu: u32) -> Option<Self> {
         if let Some(missing) = missing(&["ip", "ethtool"]) {
             eprintln!("SKIPPED (needs root / ip / ethtool: no {missing}): runs on live interfaces");
             return None;
@@ -51,14 +57,14 @@ impl Row {
         for (near, host, far, address) in
             [("inside0", &row.inside, "h0", "10.9.0.1/24"), ("outside0", &row.outside, "h1", "10.9.0.2/24")]
         {
-            row.wall.lay_wire(near, host, far, 1500).expect("the wire is laid");
+            row.wall.lay_wire(near, host, far, mtu).expect("the wire is laid");
             host.ip(&["addr", "add", address, "dev", far]).expect("the end is there");
         }
         Some(row)
     }
 
     /// Starts a run between the hosts, and waits until it answers.
-    fn run<'a>(&self, folder: &'a Folder, line: &str) -> Run<'a> {
+    pub(crate) fn run<'a>(&self, folder: &'a Folder, line: &str) -> Run<'a> {
         self.run_on(folder, line, &["inside0", "outside0"])
     }
 
@@ -80,7 +86,7 @@ impl Row {
 }
 
 /// A run between the hosts.
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     folder: &'a Folder,
     child: Option<Child>,
 }
@@ -91,16 +97,27 @@ impl Run<'_> {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    fn ask(&self, question: &str) -> Value {
+    pub(crate) fn ask(&self, question: &str) -> Value {
         self.folder.json(&format!("ctl --control wall.sock --json {question}"))
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// Ends the run; its summary.
-    fn stop(mut self) -> Value {
+    pub(crate) fn stop(self) -> Value {
+        self.stop_and_listen().0
+    }
+
+    /// Ends the run; its summary, and what it said meanwhile.
+    pub(crate) fn stop_and_listen(mut self) -> (Value, String) {
         self.folder.stdout("ctl --control wall.sock stop");
         let output = self.child.take().expect("it runs").wait_with_output().expect("it is ours");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("the summary is JSON")
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        (serde_json::from_slice(&output.stdout).expect("the summary is JSON"), said)
     }
 }
 
@@ -115,11 +132,21 @@ impl Drop for Run<'_> {
 }
 
 /// Carries bytes from a client to a server and back. Returns an error if the client can't connect in time.
-fn carry(from: &Namespace, to: &Namespace, server: &str, within: Duration) -> std::io::Result<()> {
+pub(crate) fn carry(from: &Namespace, to: &Namespace, server: &str, within: Duration) -> std::io::Result<()> {
+    carry_by(from, to, (server, server), within)
+}
+
+/// The same with a server that clients know by another address than its own.
+fn carry_by(
+    from: &Namespace,
+    to: &Namespace,
+    (server, known_as): (&str, &str),
+    within: Duration,
+) -> std::io::Result<()> {
     let sent: Vec<u8> = (0..600_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8).collect();
     let listener = to.enter(|| TcpListener::bind(server)).expect("the address is there");
-    let server: SocketAddr = listener.local_addr().expect("it listens");
-    let mut client = from.enter(|| TcpStream::connect_timeout(&server, within))?;
+    let known_as: SocketAddr = known_as.parse().expect("it is an address");
+    let mut client = from.enter(|| TcpStream::connect_timeout(&known_as, within))?;
     let echo = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client has connected");
         stream.set_read_timeout(Some(LONG)).expect("it is not 0");
@@ -136,7 +163,7 @@ fn carry(from: &Namespace, to: &Namespace, server: &str, within: Duration) -> st
     Ok(())
 }
 
-fn sum(stats: &Value, of: &str) -> u64 {
+pub(crate) fn sum(stats: &Value, of: &str) -> u64 {
     stats["cores"].as_array().expect("a list").iter().map(|core| core[of].as_u64().expect("a number")).sum()
 }
 
@@ -145,8 +172,8 @@ fn sum(stats: &Value, of: &str) -> u64 {
 fn a_firewall_stands_between_real_hosts() {
     let Some(row) = Row::new("fw") else { return };
     let folder = Folder::empty();
-    std::fs::write(folder.path("inside.toml"), "inside = [\"10.9.0.1/32\"]\n").unwrap();
-    std::fs::write(folder.path("outside.toml"), "inside = [\"10.9.0.2/32\"]\n").unwrap();
+    fs::write(folder.path("inside.toml"), "inside = [\"10.9.0.1/32\"]\n").unwrap();
+    fs::write(folder.path("outside.toml"), "inside = [\"10.9.0.2/32\"]\n").unwrap();
     for engine in ENGINES {
         let run = row.run(&folder, &format!("firewall --config inside.toml {engine}"));
         carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
@@ -190,8 +217,8 @@ fn a_firewall_stands_between_real_hosts() {
 fn a_reload_loses_no_packet() {
     let Some(row) = Row::new("rl") else { return };
     let folder = Folder::empty();
-    std::fs::write(folder.path("fast.toml"), "rate = \"9Gbit\"\n").unwrap();
-    std::fs::write(folder.path("faster.toml"), "rate = \"10Gbit\"\n").unwrap();
+    fs::write(folder.path("fast.toml"), "rate = \"9Gbit\"\n").unwrap();
+    fs::write(folder.path("faster.toml"), "rate = \"10Gbit\"\n").unwrap();
     for engine in ["--engine sequential", "--engine rss --cores 2", "--engine scr --cores 2"] {
         let run = row.run(&folder, &format!("policer --config fast.toml {engine}"));
         let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
@@ -291,4 +318,108 @@ fn what_is_not_possible_is_said_in_a_sentence() {
     assert!(code == 2 && error.contains("--interface"), "{error}");
     let (code, error) = folder.fails("run conntrack");
     assert!(code == 2 && error.contains("--interface"), "{error}");
+}
+
+/// Sends datagrams and gets them back. All come, since one is sent after the other.
+fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
+    let socket = to.enter(|| UdpSocket::bind((server, 0))).expect("the address is there");
+    let server = socket.local_addr().expect("it is bound");
+    let any = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let client = from.enter(|| UdpSocket::bind(any)).expect("it has addresses");
+    [&socket, &client].into_iter().for_each(|one| one.set_read_timeout(Some(LONG)).expect("it is not 0"));
+    client.connect(server).expect("there is a way");
+    let mut room = vec![0; 65_536];
+    for number in 0..20_u8 {
+        let said: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(7) ^ number).collect();
+        client.send(&said).expect("it is sent");
+        let (heard, back) = socket.recv_from(&mut room).expect("it comes");
+        assert!(room[..heard] == said, "datagram {number} of {len} bytes");
+        socket.send_to(&room[..heard], back).expect("it is sent");
+        let heard = client.recv(&mut room).expect("it comes back");
+        assert!(room[..heard] == said, "the answer to datagram {number} of {len} bytes");
+    }
+}
+
+/// Pings a host with so many bytes, three times.
+fn ping(from: &Namespace, to: &str, len: u32) {
+    let len = len.to_string();
+    let told = from.run("ping", &["-c", "3", "-i", "0.2", "-W", "5", "-s", &len, to]).expect("it answers");
+    assert!(told.contains(" 3 received"), "{told}");
+}
+
+/// TCP, UDP and ICMP of both IP versions, whole and in fragments.
+#[test]
+fn hosts_talk_by_any_protocol() {
+    let Some(row) = Row::new("any") else { return };
+    let folder = Folder::empty();
+    for (host, far, address) in [(&row.inside, "h0", "fd09::1/64"), (&row.outside, "h1", "fd09::2/64")] {
+        host.ip(&["addr", "add", address, "dev", far, "nodad"]).expect("the end is there");
+    }
+    for line in [
+        "firewall --set inside=[\"10.9.0.1/32\",\"fd09::1/128\"] --engine rss++ --cores 2",
+        "conntrack --engine scr --cores 2",
+        "policer --set rate=\"1Gbit\" --set burst=1000000 --engine rss --cores 2",
+        "bridge --engine shared --cores 2",
+    ] {
+        // Functions that are keyed by ports get whole datagrams.
+        let run = row.run(&folder, &format!("{line} --defragment linux"));
+        for (host, server) in [("10.9.0.2", "10.9.0.2:5001"), ("fd09::2", "[fd09::2]:5001")] {
+            carry(&row.inside, &row.outside, server, LONG).unwrap_or_else(|error| panic!("{line}: {error}"));
+            echo(&row.inside, &row.outside, host, 1000);
+            echo(&row.inside, &row.outside, host, 9000);
+            ping(&row.inside, host, 56);
+            ping(&row.inside, host, 4000);
+        }
+        let summary = run.stop();
+        let number = |name: &str| summary["packets"][name].as_u64().expect("a number");
+        assert_eq!(number("received"), number("forwarded") + number("replied") + number("dropped"), "{line}");
+        assert_eq!(summary["live"]["frames_add_up"], true, "{line}: {summary}");
+    }
+}
+
+/// Frames of 9,000 bytes are carried whole.
+#[test]
+fn jumbo_frames_are_carried() {
+    let Some(row) = Row::with_mtu("jum", 9000) else { return };
+    let folder = Folder::empty();
+    let run = row.run(&folder, "conntrack --engine rss --cores 2");
+    carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).expect("it forwards");
+    echo(&row.inside, &row.outside, "10.9.0.2", 8900);
+    ping(&row.inside, "10.9.0.2", 8900);
+    let summary = run.stop();
+    assert_eq!(summary["live"]["frames_add_up"], true, "{summary}");
+}
+
+/// A translator and a load balancer: hosts know each other by addresses that the function makes up.
+#[test]
+fn addresses_are_translated_between_hosts() {
+    let Some(row) = Row::new("nat") else { return };
+    let folder = Folder::empty();
+    // The inside host answers the question for the translator's address, for it has none that could.
+    row.inside.ip(&["addr", "add", "192.0.2.100/24", "dev", "h0"]).expect("the end is there");
+    row.inside.ip(&["route", "replace", "192.0.2.0/24", "dev", "h0", "src", "10.9.0.1"]).expect("the end is there");
+    row.outside.ip(&["addr", "add", "192.0.2.2/24", "dev", "h1"]).expect("the end is there");
+    for engine in ["--engine sequential", "--engine transactional --cores 2", "--engine scr --cores 2"] {
+        let line = format!("nat --set inside=[\"10.9.0.0/24\"] --set external=[\"192.0.2.100\"] {engine}");
+        let run = row.run(&folder, &line);
+        carry(&row.inside, &row.outside, "192.0.2.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        echo(&row.inside, &row.outside, "192.0.2.2", 1000);
+        ping(&row.inside, "192.0.2.2", 56);
+        // Nobody outside saw an inside address.
+        let report = run.ask("report");
+        assert!(report["rows"].to_string().contains("192.0.2.100"), "{engine}: {report}");
+        run.stop();
+    }
+    row.outside.ip(&["addr", "add", "10.9.0.50/24", "dev", "h1"]).expect("the end is there");
+    fs::write(
+        folder.path("lb.toml"),
+        "services = [{ address = \"10.9.0.50:80\", protocol = \"tcp\", backends = [\"10.9.0.2:5001\"] }]\n",
+    )
+    .unwrap();
+    for engine in ["--engine sequential", "--engine scr --cores 2", "--engine shared --cores 2"] {
+        let run = row.run(&folder, &format!("load-balancer --config lb.toml {engine}"));
+        carry_by(&row.inside, &row.outside, ("10.9.0.2:5001", "10.9.0.50:80"), LONG)
+            .unwrap_or_else(|error| panic!("{engine}: {error}"));
+        run.stop();
+    }
 }

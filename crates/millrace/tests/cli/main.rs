@@ -31,6 +31,7 @@ mod restart;
 mod rss;
 mod rules;
 mod sequenced;
+mod service;
 // What `millrace new` writes, as it is here.
 #[allow(unreachable_pub)]
 #[path = "../../skeleton/lib.rs"]
