@@ -13,6 +13,7 @@ use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
 
 use crate::advise::predicted;
 use crate::bare::Bare;
+use crate::delay::{Delay, DelayPlan, Delays, timed};
 use crate::forward_all::ForwardAll;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
@@ -47,6 +48,8 @@ pub struct BenchPlan {
     pub dispatch: Work,
     /// How to search for the loss-free rate of each case, once a round; `None` for no search.
     pub loss_free: Option<LossFreePlan>,
+    /// How to measure times from arrival to transmit, once a round; `None` for none.
+    pub delay: Option<DelayPlan>,
     /// Model up to this many cores; 0 for none beyond `cores`.
     pub model_to: usize,
     /// Extra nanoseconds for a cache line of the history that another core used last, on more cores than this machine has; `None` for the
@@ -87,6 +90,8 @@ pub struct Row {
     pub rounds: Rounds,
     /// The loss-free rate, if it was requested, or why it can't be measured.
     pub loss_free: Option<Result<LossFree, String>>,
+    /// Times from arrival to transmit at each load, if they were requested, or why they can't be measured.
+    pub delays: Option<Result<Vec<Delay>, String>>,
 }
 
 /// Result of [`bench`].
@@ -173,7 +178,8 @@ pub fn bench<N: Function>(
     let replicates =
         plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&nf.description(), REPLICAS).is_ok();
     let mut sequencers = replicates.then(|| Sequencers::new(nf, trace, REPLICAS, plan)).transpose()?;
-    let searches = if plan.loss_free.is_some() { cases.len() } else { 0 };
+    let wanted = usize::from(plan.loss_free.is_some()) + usize::from(plan.delay.is_some());
+    let searches = wanted * cases.len();
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
     contenders.extend(bare.as_mut().map(|bare| bare as &mut dyn Contender));
     contenders.extend(sequencers.as_mut().map(|sequencers| sequencers as &mut dyn Contender));
@@ -191,6 +197,15 @@ pub fn bench<N: Function>(
             for case in &mut cases {
                 progress(done, total);
                 case.search(loss_free)?;
+                done += 1;
+            }
+        }
+    }
+    if let Some(delay) = &plan.delay {
+        for _ in 0..plan.rounds {
+            for case in &mut cases {
+                progress(done, total);
+                case.delay(delay)?;
                 done += 1;
             }
         }
@@ -428,6 +443,8 @@ pub(crate) trait Case: Contender {
     fn contender(&mut self) -> &mut dyn Contender;
     /// Searches once for the loss-free rate, starting from the rates of the rounds; does nothing for modelled cases.
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;
+    /// Measures times from arrival to transmit once at each load; does nothing for modelled cases.
+    fn delay(&mut self, plan: &DelayPlan) -> Result<(), BenchError>;
     /// Returns the row. A modelled row includes the extra time for records from other cores' caches.
     fn row(&self, remote: Remote) -> Row;
     fn huge_pages(&self) -> HugePages;
@@ -449,6 +466,8 @@ struct EngineCase<N: Function> {
     dispatch: Work,
     /// Results of the searches for the loss-free rate, if any.
     found: Option<Vec<Found>>,
+    /// Times at each load, if they are measured.
+    delays: Option<Vec<Delays>>,
 }
 
 impl<N: Function> EngineCase<N> {
@@ -498,6 +517,7 @@ impl<N: Function> EngineCase<N> {
             readings: Readings::new(plan.undisturbed),
             dispatch: plan.dispatch,
             found,
+            delays: plan.delay.as_ref().map(|_| Vec::new()),
         };
         new.round()?;
         new.readings.clear();
@@ -587,6 +607,30 @@ impl<N: Function> Case for EngineCase<N> {
         Ok(())
     }
 
+    fn delay(&mut self, plan: &DelayPlan) -> Result<(), BenchError> {
+        if self.basis == Basis::Modelled {
+            return Ok(());
+        }
+        let throughput = self.readings.spread(|reading| reading.mpps).median;
+        let mut all = self.delays.take().unwrap_or_default();
+        if all.is_empty() {
+            all = plan.loads.iter().map(|load| Delays::new(*load)).collect();
+        }
+        for delays in &mut all {
+            delays.mpps = throughput * delays.load;
+            let queues = self.replay.offer(self.workers.len(), plan.load(delays.mpps));
+            let Some(arrivals) = self.replay.arrivals() else { continue };
+            let (queues, times) = timed(queues, &arrivals);
+            self.run(queues)?;
+            delays.add(&times);
+            let offered = self.replay.offered().into_iter().fold(Offered::default(), Offered::and);
+            delays.offered += offered.offered;
+            delays.lost += offered.lost;
+        }
+        self.delays = Some(all);
+        Ok(())
+    }
+
     fn row(&self, remote: Remote) -> Row {
         let cores = self.workers.len();
         // All cores read all records; another core used each last in k - 1 of k cases.
@@ -608,6 +652,14 @@ impl<N: Function> Case for EngineCase<N> {
                     format!("no loss-free rate for {cores} cores on {have}: they don't run at the same time")
                 };
                 LossFree::of(found).ok_or_else(reason)
+            }),
+            delays: self.delays.as_ref().map(|delays| match delays.is_empty() {
+                false => Ok(delays.iter().map(Delays::result).collect()),
+                true => Err(format!(
+                    "no latency for {} cores on {}: they don't run at the same time",
+                    self.workers.len(),
+                    cpus().len()
+                )),
             }),
         }
     }

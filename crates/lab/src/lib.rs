@@ -28,6 +28,7 @@ mod bare;
 mod bench;
 pub mod conformance;
 pub mod cuts;
+mod delay;
 mod driver;
 mod forward_all;
 mod gauge;
@@ -52,6 +53,7 @@ mod work;
 
 pub use advise::{Advice, Bound, Forecast, Question, TIE_PERCENT, Wire, Workload, advise};
 pub use bench::{Basis, Bench, BenchError, BenchPlan, Contention, Row, bench};
+pub use delay::{Delay, DelayPlan};
 pub use driver::Driver;
 pub use loss_free::{Found, LossFree, LossFreePlan, search};
 pub use lossy::{LossPlan, LossRow, lossy};

@@ -132,6 +132,7 @@ mod tests {
                 basis,
                 rounds: Rounds::default(),
                 loss_free: None,
+                delays: None,
             }
         };
         let rows = [

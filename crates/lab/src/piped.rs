@@ -13,6 +13,7 @@ use port::{
 };
 
 use crate::bench::{Basis, BenchError, BenchPlan, Case, Row};
+use crate::delay::DelayPlan;
 use crate::gauge::{Gauge, Gauged};
 use crate::loss_free::LossFreePlan;
 use crate::remote::Remote;
@@ -32,6 +33,8 @@ pub(crate) struct PipelineCase<N: Function> {
     dispatch: Work,
     /// True if a loss-free rate is wanted.
     wants_loss_free: bool,
+    /// True if times from arrival to transmit are wanted.
+    wants_delay: bool,
 }
 
 impl<N: Function> PipelineCase<N> {
@@ -49,6 +52,7 @@ impl<N: Function> PipelineCase<N> {
             readings: Readings::new(plan.undisturbed),
             dispatch: plan.dispatch,
             wants_loss_free: plan.loss_free.is_some(),
+            wants_delay: plan.delay.is_some(),
         };
         new.round()?;
         new.readings.clear();
@@ -96,6 +100,10 @@ impl<N: Function> Case for PipelineCase<N> {
         Ok(())
     }
 
+    fn delay(&mut self, _: &DelayPlan) -> Result<(), BenchError> {
+        Ok(())
+    }
+
     fn row(&self, _: Remote) -> Row {
         Row {
             engine: EngineKind::Pipeline,
@@ -107,6 +115,9 @@ impl<N: Function> Case for PipelineCase<N> {
             loss_free: self
                 .wants_loss_free
                 .then(|| Err("no loss-free rate for pipeline: load is offered to a ring for each core".into())),
+            delays: self
+                .wants_delay
+                .then(|| Err("no latency for pipeline: load is offered to a ring for each core".into())),
         }
     }
 

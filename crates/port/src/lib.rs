@@ -46,5 +46,5 @@ pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
 pub use queue::{
     Opened, Order, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts, Work,
 };
-pub use replay::{BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};
+pub use replay::{Arrivals, BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};
 pub use watched::{Watch, Watched};

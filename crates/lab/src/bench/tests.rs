@@ -33,6 +33,7 @@ pub(crate) fn plan() -> BenchPlan {
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,
+        delay: None,
         model_to: 0,
         far_line_ns: None,
     }
@@ -108,6 +109,7 @@ fn loss_free_rates_are_searched_for_where_load_can_be_offered() {
         engines: vec![EngineKind::Sequential, EngineKind::Scr],
         cores: vec![1, machine + 1],
         loss_free: Some(fast),
+        delay: None,
         ..plan()
     };
     let (mut last, nf) = ((0, 0), Arc::new(ForwardAll));

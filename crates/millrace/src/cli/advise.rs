@@ -210,6 +210,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,
+        delay: None,
         model_to: 0,
         far_line_ns: None,
     };

@@ -43,6 +43,7 @@ use catalogue::{Catalogue, Program};
   millrace bench ddos --in a.pcap --cores 1-2
   millrace bench policer --synth uniform --flows 1M --packets 2M --engines rss,scr
   millrace bench conntrack --in a.pcap --mlffr --model-to 16 --report out/
+  millrace bench firewall --in a.pcap --latency --load 10%,90%
   millrace bench ddos --in a.pcap --dispatch 104ns --mlffr --loss-threshold 0
   millrace bench port-knock --synth uniform --cores 2 --link-loss 0.01%,1%
   millrace bench identify --in a.pcap --engines sequential,rss,pipeline --cores 1-2
@@ -173,6 +174,7 @@ impl Args {
             with_bare: false,
             dispatch: self.options.dispatch(),
             loss_free: self.options.loss_free(),
+            delay: self.options.delay(),
             model_to: self.options.model_to(),
             far_line_ns: self.options.far_line(),
         }

@@ -102,6 +102,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,
+        delay: None,
         model_to: 0,
         far_line_ns: None,
     };

@@ -45,8 +45,8 @@ use catalogue::{Catalogue, Program};
 /// replies, in input order under every engine. The summary goes to standard output. With `--out -` the packets go to standard output and
 /// the summary goes to standard error.
 ///
-/// With --interface: takes the interfaces' packets by AF_XDP, as root or with the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, until
-/// Ctrl-C or `millrace ctl stop`. What the function forwards goes out by the paired interface.
+/// With --interface: takes the interfaces' packets by AF_XDP, as root or with the capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and
+/// CAP_IPC_LOCK, until Ctrl-C or `millrace ctl stop`. What the function forwards goes out by the paired interface.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace run conntrack --in a.pcap --out b.pcap --cores 2

@@ -21,8 +21,8 @@ use crate::memory::Trace;
 use crate::queue::{Opened, Port, Queue, Receive, Received, Transmit, TransmitCounts};
 pub use arena::HugePages;
 use arena::{Arena, Slot};
+pub use offered::{Arrivals, DESCRIPTORS, Depth, Load, Offered};
 use offered::{Count, OfferedQueue, Wire};
-pub use offered::{DESCRIPTORS, Depth, Load, Offered};
 pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
@@ -60,6 +60,7 @@ pub struct Replay {
     arenas: Vec<Arc<Arena>>,
     tallies: Vec<Arc<Tally>>,
     counts: Vec<Arc<Count>>,
+    wire: Option<Arc<Wire>>,
 }
 
 /// Number of passes over a trace.
@@ -88,6 +89,7 @@ impl Replay {
             arenas: Vec::new(),
             tallies: Vec::new(),
             counts: Vec::new(),
+            wire: None,
         }
     }
 
@@ -195,6 +197,7 @@ impl Replay {
         self.counts = (0..cores).map(|_| Arc::default()).collect();
         let (first, (_, packets)) = (self.begun, load.packets());
         let wire = Arc::new(Wire { load, start: OnceLock::new(), first, end: first + packets });
+        self.wire = Some(Arc::clone(&wire));
         if self.continued {
             self.begun = wire.end;
         }
@@ -210,6 +213,12 @@ impl Replay {
     #[must_use]
     pub const fn end(&self) -> Seq {
         Seq(self.begun)
+    }
+
+    /// When the packets of the last load arrive. `None` before the first.
+    #[must_use]
+    pub fn arrivals(&self) -> Option<Arrivals> {
+        self.wire.clone().map(Arrivals)
     }
 
     /// Received and lost packets of the last load, by queue. Final once the queues have ended.

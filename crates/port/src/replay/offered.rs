@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use packet::Seq;
+
 use super::ring::Ring;
 use super::{BURST, ReplayQueue};
 use crate::batch::Batch;
@@ -138,6 +140,22 @@ pub(super) struct Wire {
     /// Number of the first packet, and of the packet after the last, in arrival order.
     pub(super) first: u64,
     pub(super) end: u64,
+}
+
+/// When the packets of a load arrive, whether or not a core is ready.
+#[derive(Clone, Debug)]
+pub struct Arrivals(pub(super) Arc<Wire>);
+
+impl Arrivals {
+    /// When this packet arrives. `None` for packets of the warm-up, and before the first receive.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, seq: Seq) -> Option<Instant> {
+        let Wire { load, start, first, .. } = &*self.0;
+        let number = seq.0.checked_sub(*first)?;
+        let after = Duration::from_nanos((number as f64 * (1e9 / load.rate_pps)) as u64);
+        start.get().map(|start| *start + after).filter(|_| after >= load.warm_up)
+    }
 }
 
 /// Counters of a queue, written once when it has ended.

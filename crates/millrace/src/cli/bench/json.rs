@@ -1,6 +1,6 @@
 //! Formats the result of a bench as JSON.
 
-use lab::{Basis, Bench, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
+use lab::{Basis, Bench, Delay, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
 use serde_json::{Value, json};
 
 use super::{Benched, huge_share};
@@ -50,6 +50,7 @@ fn rows(bench: &Bench) -> Vec<Value> {
             "ns_per_packet_per_core": spread(&row.ns_per_packet_per_core), "basis": basis(row.basis), "rounds": rounds(row.rounds),
             "implausible_times_linear": bench.implausible(row),
             "dispatch_added_ns": bench.dispatch.asked_ns, "loss_free": row.loss_free.as_ref().map(loss_free),
+            "latency": row.delays.as_ref().map(delays),
         })
     };
     bench.rows.iter().map(row).collect()
@@ -60,6 +61,21 @@ pub(super) fn rounds(rounds: Rounds) -> Value {
     json!({
         "run": run, "disturbed": disturbed, "counted": counted, "only_undisturbed": only_undisturbed, "gauge_worst_times": worst,
     })
+}
+
+fn delays(delays: &Result<Vec<Delay>, String>) -> Value {
+    let of = |one: &Delay| {
+        let Delay { load, mpps, packets, p50, p99, p999, worst, lost } = one;
+        let nanos = |time: &std::time::Duration| time.as_nanos() as u64;
+        json!({
+            "load": load, "mpps": mpps, "packets": packets, "p50_ns": nanos(p50), "p99_ns": nanos(p99), "p999_ns": nanos(p999),
+            "worst_ns": nanos(worst), "lost_share": lost,
+        })
+    };
+    match delays {
+        Ok(delays) => Value::from(delays.iter().map(of).collect::<Vec<_>>()),
+        Err(reason) => json!({ "not_measured": reason }),
+    }
 }
 
 fn loss_free(found: &Result<LossFree, String>) -> Value {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::{Calibration, LossFreePlan, MOST_NS, Work};
+use lab::{Calibration, DelayPlan, LossFreePlan, MOST_NS, Work};
 use port::DESCRIPTORS;
 
 use crate::cli::engines;
@@ -33,6 +33,12 @@ pub(super) struct Options {
     /// Descriptors of each core's receive ring
     #[arg(long, default_value_t = DESCRIPTORS as u32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1 << 20), requires = "mlffr", help_heading = "Loss-free rate")]
     ring: u32,
+    /// Measure times from a packet's arrival to its transmit, at loads that are shares of each row's own throughput
+    #[arg(long, help_heading = "Latency")]
+    latency: bool,
+    /// Loads to measure them at
+    #[arg(long, value_delimiter = ',', default_value = "10%,50%,90%", value_name = "LIST", value_parser = load, requires = "latency", help_heading = "Latency")]
+    load: Vec<f64>,
     /// Also model more cores, up to this many. scr is computed from its cost model. Where the machine has too few cores, scr and rss are
     /// also computed from the shares of the cores, each measured alone
     #[arg(long, value_name = "CORES", value_parser = engines::cores)]
@@ -46,7 +52,7 @@ pub(super) struct Options {
     far_line: Option<f64>,
     /// Measure something else: scr behind a link that loses these shares of the packets with their history, with loss recovery on and
     /// off: 0.01%,1%
-    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = loss_ppm, conflicts_with_all = ["mlffr", "model_to", "report", "engines"])]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = loss_ppm, conflicts_with_all = ["mlffr", "latency", "model_to", "report", "engines"])]
     pub(super) link_loss: Vec<u32>,
     /// Write a page with plots into this folder
     #[arg(long, value_name = "FOLDER")]
@@ -58,6 +64,7 @@ impl Options {
     pub(super) fn refuse(&self, what: &str) -> Result<(), Failed> {
         let asked = [
             (self.mlffr, "--mlffr"),
+            (self.latency, "--latency"),
             (self.model_to.is_some(), "--model-to"),
             (self.dispatch.is_some(), "--dispatch"),
             (self.far_line.is_some(), "--far-line"),
@@ -68,6 +75,11 @@ impl Options {
             Some((_, option)) => Err(Failed::usage(format_args!("{what} doesn't support {option}; omit it"))),
             None => Ok(()),
         }
+    }
+
+    /// How to measure latency; `None` without --latency.
+    pub(super) fn delay(&self) -> Option<DelayPlan> {
+        self.latency.then(|| DelayPlan { loads: self.load.clone(), ..DelayPlan::default() })
     }
 
     /// How to search for loss-free rates; `None` without --mlffr.
@@ -94,6 +106,13 @@ impl Options {
     pub(super) fn dispatch(&self) -> Work {
         self.dispatch.map_or(Work::NONE, |ns| Calibration::here().work(ns))
     }
+}
+
+/// Parses a load as a share of the throughput.
+fn load(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no load: write a share of the throughput above 0 and up to 200%, such as 50%");
+    let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
+    if number > 0.0 && number <= 200.0 { Ok(number / 100.0) } else { Err(wrong()) }
 }
 
 /// Parses `4%`, `0.1 %` or `0` as a share.

@@ -132,6 +132,7 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
         with_bare: true,
         dispatch: Work::NONE,
         loss_free: None,
+        delay: None,
         model_to: 0,
         far_line_ns: None,
     }

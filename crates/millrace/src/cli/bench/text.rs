@@ -29,6 +29,12 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
             out += &format!("{}\n", style.warn(NOTHING_PASSED));
         }
     }
+    if let Some(sheet) = delays(bench, style) {
+        out += &format!(
+            "\nlatency from arrival to transmit, at shares of each row's own throughput\n\n{}",
+            sheet.lines(0)
+        );
+    }
     let model = &bench.model;
     out += &format!(
         "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each history record, and \
@@ -208,6 +214,54 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
         sheet.toned(cells);
     }
     sheet
+}
+
+/// Times from arrival to transmit; `None` if they were not asked for.
+fn delays(bench: &Bench, style: Style) -> Option<Sheet> {
+    bench.rows.iter().find(|row| row.delays.is_some())?;
+    let columns = [
+        ("engine", Align::Left),
+        ("cores", Align::Right),
+        ("load", Align::Right),
+        ("Mpps", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("worst", Align::Right),
+        ("lost", Align::Right),
+        ("", Align::Left),
+    ];
+    let mut sheet = Sheet::new(style, &columns);
+    for row in &bench.rows {
+        let (engine, cores) = (row.engine.name().to_owned(), row.cores.to_string());
+        match &row.delays {
+            Some(Ok(delays)) => {
+                for one in delays {
+                    let took = |span: std::time::Duration| time(span.as_nanos() as f64);
+                    sheet.row([
+                        engine.clone(),
+                        cores.clone(),
+                        format!("{:.0} %", one.load * 100.0),
+                        format!("{:.2}", one.mpps),
+                        took(one.p50),
+                        took(one.p99),
+                        took(one.p999),
+                        took(one.worst),
+                        share(one.lost),
+                        "measured".to_owned(),
+                    ]);
+                }
+            }
+            Some(Err(reason)) => {
+                let mut cells = vec![engine, cores];
+                cells.resize(9, "-".to_owned());
+                cells.push(reason.clone());
+                sheet.row(&cells);
+            }
+            None => {}
+        }
+    }
+    Some(sheet)
 }
 
 /// Origin of a row. `modelled` is the text for shares that ran alone.
