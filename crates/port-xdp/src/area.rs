@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
+use locality::pages;
+
 /// A mapping that other parties write too: the kernel, or the other half of a port. It is reached by pointers alone.
 #[derive(Debug)]
 pub(crate) struct Area {
@@ -18,9 +20,14 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// Zeroed memory of its own.
+    /// Zeroed memory of its own, on huge pages if possible: packets lie everywhere in it, and with small pages the processor would look
+    /// up the page of nearly every one.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
+        let area = Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        pages::advise(area.start.as_ptr(), len);
+        // SAFETY: the mapping is new and nobody has pointers into it. Writing makes its pages.
+        unsafe { area.start.as_ptr().write_bytes(0, len) };
+        Ok(area)
     }
 
     /// A ring of a socket.

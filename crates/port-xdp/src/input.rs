@@ -251,6 +251,7 @@ impl Input {
             }
             // A frame that the ledger doesn't have there is not handed out.
             if core.ledger.lend(number, interface) {
+                core.umem.prefetch(address);
                 loans.add(loan, number);
                 batch.push_lent(&numbered(len, address as u32), 0);
             }
