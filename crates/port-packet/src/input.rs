@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interface::{Presence, Probe};
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
 
 use crate::block::{Cursor, Malformed};
 use crate::device::Device;
 use crate::error::PacketError;
-use crate::interface::{Presence, Probe};
 use crate::link::is_link;
 use crate::options::{LinkPolicy, Options, Role};
 use crate::output::Outlet;
 use crate::ring::Ring;
-use crate::socket::{self, Polled};
+use crate::socket;
 use crate::stamps::Stamps;
 
 /// Receives from all interfaces of one core.
@@ -310,9 +310,14 @@ impl Receive for Input {
             thread::sleep(at_most.min(SHORT));
             return Ok(());
         }
-        let polled = socket::wait(rings().map(|(_, ring)| ring.fd()), at_most)
+        let mut is_broken = false;
+        let broken = |fd| {
+            socket::clear_error(fd);
+            is_broken = true;
+        };
+        interface::wait(rings().map(|(_, ring)| ring.fd()), at_most, broken)
             .map_err(|error| PacketError::system(&self.inlets[0].device.name, "wait for packets", error))?;
-        if polled == Polled::Broken {
+        if is_broken {
             self.checked = None;
         }
         Ok(())

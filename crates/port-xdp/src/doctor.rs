@@ -12,8 +12,8 @@ mod namespaces;
 mod trial;
 
 use crate::error::XdpError;
-use crate::interface::{Probe, names};
 use crate::options::Options;
+use ::interface::{Probe, names};
 
 /// What is to be examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub fn examine(examination: &Examination) -> Result<Vec<Finding>, XdpError> {
 /// The interfaces that a run could take: up, of Ethernet, and not the loopback.
 fn usual(probe: &Probe) -> Vec<String> {
     let is_usual = |name: &String| {
-        let is_up = probe.flags(name).is_some_and(|flags| flags & libc::IFF_UP != 0);
+        let is_up = probe.flags(name).is_ok_and(|flags| flags & libc::IFF_UP != 0);
         let link = probe.index(name).and_then(|index| crate::netlink::link(index).ok());
         is_up && link.is_some_and(|link| link.hardware == libc::ARPHRD_ETHER)
     };

@@ -69,13 +69,13 @@ impl Outlets {
     pub(crate) fn transmit(&mut self, batch: &Batch) {
         self.reap();
         self.each.iter_mut().flatten().for_each(|outlet| outlet.blocked = false);
-        for (packet, bytes) in batch.each(0..batch.len()) {
+        for (index, packet) in batch.packets().iter().enumerate() {
             match packet.fate {
                 Fate::Pending | Fate::Drop(_) => {}
-                Fate::Transmit(port) => self.count(bytes, port),
+                Fate::Transmit(port) => self.count(batch.bytes(index), port),
                 Fate::Both(port, copy) => {
-                    self.count(bytes, port);
-                    self.count(bytes, copy);
+                    self.count(batch.bytes(index), port);
+                    self.count(batch.bytes(index), copy);
                 }
             }
         }

@@ -3,9 +3,8 @@
 use std::io;
 use std::ptr::NonNull;
 
+use interface::Area;
 use locality::prefetch;
-
-use crate::area::Area;
 
 /// Frames of equal length in one mapping. Packets lie at addresses: offsets in the mapping.
 #[derive(Debug)]

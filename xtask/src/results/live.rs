@@ -72,14 +72,13 @@ struct Sample {
     handled: f64,
     /// Packets that were not handled, in percent.
     lost: f64,
-    /// Nanoseconds of processor time for each handled packet.
-    user: f64,
-    system: f64,
+    /// Nanoseconds of processor time for each handled packet, in user and kernel mode; `None` for the kernel.
+    processor: Option<(f64, f64)>,
 }
 
 impl Sample {
-    fn cost(&self) -> f64 {
-        self.user + self.system
+    fn cost(&self) -> Option<f64> {
+        self.processor.map(|(user, system)| user + system)
     }
 }
 
@@ -124,7 +123,8 @@ pub(crate) fn make(options: &Options) -> Result<()> {
                 _ => programs.measure(&live, subject, seconds, placement),
             }
             .with_context(|| format!("{}: can't be measured", subject.name))?;
-            println!("{round}/{rounds} {}: {:.2} Mpps, {:.0} ns", subject.name, sample.handled, sample.cost());
+            let cost = sample.cost().map(|cost| format!(", {cost:.0} ns")).unwrap_or_default();
+            println!("{round}/{rounds} {}: {:.2} Mpps{cost}", subject.name, sample.handled);
             samples.push(sample);
         }
     }
@@ -243,8 +243,7 @@ impl Sample {
             offered: offered / window.took_s / 1e6,
             handled: handled as f64 / window.took_s / 1e6,
             lost: (100.0 * (1.0 - handled as f64 / offered)).max(0.0),
-            user: window.user_s * each,
-            system: window.system_s * each,
+            processor: window.processor_s.map(|(user, system)| (user * each, system * each)),
         })
     }
 }
@@ -262,9 +261,9 @@ impl Measured<'_> {
     }
 
     /// For each round, a figure of a subject relative to that of another.
-    fn ratios(&self, name: &str, of: &str, figure: fn(&Sample) -> f64) -> Result<Vec<f64>> {
+    fn ratios(&self, name: &str, of: &str, figure: fn(&Sample) -> Option<f64>) -> Result<Vec<f64>> {
         let (samples, others) = (self.of(name)?, self.of(of)?);
-        Ok(samples.iter().zip(others).map(|(one, other)| figure(one) / figure(other)).collect())
+        Ok(samples.iter().zip(others).filter_map(|(one, other)| Some(figure(one)? / figure(other)?)).collect())
     }
 }
 
@@ -307,9 +306,9 @@ mod tests {
     fn figures_come_with_their_spread() {
         assert_eq!(spread(vec![3.0, 1.0, 2.0], 1), "2.0 (1.0 to 3.0)");
         assert_eq!(spread(vec![3.0], 0), "3");
-        let window = Window { offered: 4_000_000, took_s: 2.0, arrived: 1_000_000, user_s: 0.5, system_s: 1.5 };
+        let window = Window { offered: 4_000_000, took_s: 2.0, arrived: 1_000_000, processor_s: Some((0.5, 1.5)) };
         let sample = Sample::new(&window, 1_000_000).expect("there are packets");
-        assert_eq!((sample.offered, sample.handled, sample.lost, sample.cost()), (2.0, 0.5, 75.0, 2000.0));
+        assert_eq!((sample.offered, sample.handled, sample.lost, sample.cost()), (2.0, 0.5, 75.0, Some(2000.0)));
         assert!(Sample::new(&window, 0).is_err(), "a figure of no packets is none");
     }
 }

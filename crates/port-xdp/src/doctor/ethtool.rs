@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::interface::Probe;
+use interface::Probe;
 
 const GET_DRIVER: u32 = 0x03;
 const GET_STRINGS: u32 = 0x1b;

@@ -1,8 +1,9 @@
 //! What the doctor finds on veth pairs, and that it mends itself by what it says to type.
 
 use millrace_port_xdp::{Examination, Finding, State, examine};
+use testkit::row::{Row, eventually};
 
-use crate::bench::{Row, across, both, eventually};
+use crate::bench::{Forwards, across, both};
 use crate::refusals::without;
 
 /// What is found out about these interfaces of the middle.

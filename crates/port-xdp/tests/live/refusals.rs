@@ -2,8 +2,9 @@
 
 use millrace_port_xdp::{Copying, Mode, Options, XdpPort};
 use port::{Port, PortError};
+use testkit::row::Row;
 
-use crate::bench::{Row, across, both};
+use crate::bench::{Forwards, across, both};
 
 /// The sentence with which a port of the middle is refused.
 fn refusal(row: &Row, options: Options, cores: usize) -> String {

@@ -5,8 +5,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use millrace_port_xdp::{Mode, Options};
+use testkit::row::{LONG, Row};
 
-use crate::bench::{LONG, Row, across, both};
+use crate::bench::{Forwards, across, both};
 
 /// Bytes that each connection carries in each direction.
 const LEN: u32 = 4_000_000;

@@ -44,8 +44,10 @@ fn head(when: &str) -> String {
          packets that arrive in `right`, for those that forward. *Lost* is the rest of what was offered: the generator is faster than what \
          forwards, and a full ring drops.\n\
          * **ns a packet** is the process's time on its core, in user and kernel mode, divided by packets handled. It includes the softirq \
-         work that its own transmit causes, up to the arrival in `right`, and the system calls that wait for packets. For the kernel \
-         it is the time that the core was not idle; the packets of `a0` are steered to that core (`rps_cpus`).\n\n",
+         work that its own transmit causes, up to the arrival in `right`, and the system calls that wait for packets.\n\
+         * **The kernel** forwards on the same core: the driver's receive work is done on the generator's, and packets are then steered \
+         (`rps_cpus`). It has no process, and the clock's tick misses softirq work on a core that is otherwise idle, so that it has \
+         a rate alone.\n\n",
         kernel.trim()
     )
 }
@@ -58,7 +60,7 @@ fn musts(measured: &Measured<'_>) -> Result<String> {
         let mut sorted = costs.clone();
         sorted.sort_by(f64::total_cmp);
         let holds = if sorted[sorted.len() / 2] <= limit { "yes" } else { "no" };
-        let rates = measured.ratios(name, of, |sample| sample.handled)?;
+        let rates = measured.ratios(name, of, |sample| Some(sample.handled))?;
         rows.push(vec![
             format!("{name} / {of}"),
             spread(costs, 2),
@@ -77,7 +79,7 @@ fn table(subjects: &[Subject], measured: &Measured<'_>) -> Result<String> {
     let mut rows = Vec::new();
     for subject in subjects {
         let samples = measured.of(subject.name)?;
-        let of = |figure: fn(&Sample) -> f64| samples.iter().map(figure).collect::<Vec<_>>();
+        let of = |figure: fn(&Sample) -> Option<f64>| samples.iter().filter_map(figure).collect::<Vec<_>>();
         let name = if matches!(subject.kind, Kind::Function(..)) {
             format!("{}, sequential", subject.name)
         } else {
@@ -85,12 +87,12 @@ fn table(subjects: &[Subject], measured: &Measured<'_>) -> Result<String> {
         };
         rows.push(vec![
             name,
-            spread(of(|sample| sample.offered), 2),
-            spread(of(|sample| sample.handled), 2),
-            spread(of(|sample| sample.lost), 1),
+            spread(of(|sample| Some(sample.offered)), 2),
+            spread(of(|sample| Some(sample.handled)), 2),
+            spread(of(|sample| Some(sample.lost)), 1),
             spread(of(Sample::cost), 0),
-            spread(of(|sample| sample.user), 0),
-            spread(of(|sample| sample.system), 0),
+            spread(of(|sample| Some(sample.processor?.0)), 0),
+            spread(of(|sample| Some(sample.processor?.1)), 0),
             "measured".to_owned(),
         ]);
     }

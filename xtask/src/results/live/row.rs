@@ -56,9 +56,8 @@ pub(super) struct Window {
     pub(super) took_s: f64,
     /// Packets that arrived on the right.
     pub(super) arrived: u64,
-    /// Processor time, in user and kernel mode.
-    pub(super) user_s: f64,
-    pub(super) system_s: f64,
+    /// Processor time of the program, in user and kernel mode.
+    pub(super) processor_s: Option<(f64, f64)>,
 }
 
 struct Namespace(String);
@@ -124,7 +123,7 @@ impl Row {
         Ok(running)
     }
 
-    /// Runs the generator, and takes the processor's time meanwhile: of a program, or of the whole processor.
+    /// Runs the generator, and takes a program's processor time meanwhile.
     pub(super) fn flood(
         &self,
         flood: &Path,
@@ -132,10 +131,7 @@ impl Row {
         running: Option<&Running>,
         placement: Placement,
     ) -> Result<Window> {
-        let time = || match running {
-            Some(running) => running.processor_time(),
-            None => processor_time(placement.function),
-        };
+        let time = || running.map(Running::processor_time).transpose();
         let (before, arrived) = (time()?, self.arrived()?);
         let mut command = self.left.pinned(placement.generator, flood);
         let printed = output(command.args(["h0", "--seconds", &seconds.to_string(), "--flows", "64"]))?;
@@ -147,8 +143,8 @@ impl Row {
         else {
             bail!("the generator printed {printed:?}");
         };
-        let (user_s, system_s) = (after.0 - before.0, after.1 - before.1);
-        Ok(Window { offered, took_s, arrived, user_s, system_s })
+        let processor_s = after.zip(before).map(|(after, before)| (after.0 - before.0, after.1 - before.1));
+        Ok(Window { offered, took_s, arrived, processor_s })
     }
 
     /// Packets that have arrived on the right.
@@ -214,18 +210,6 @@ impl Drop for Running {
             let _ = child.wait();
         }
     }
-}
-
-/// Seconds that a processor was not idle, in user and kernel mode.
-fn processor_time(processor: usize) -> Result<(f64, f64)> {
-    /// `USER_HZ`.
-    const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/stat")?;
-    let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{processor} ")));
-    let ticks: Vec<f64> = line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq
-    let [user, nice, system, _, _, irq, softirq, ..] = ticks[..] else { bail!("/proc/stat has no cpu{processor}") };
-    Ok(((user + nice) / TICKS, (system + irq + softirq) / TICKS))
 }
 
 impl Namespace {

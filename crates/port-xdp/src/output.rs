@@ -1,12 +1,10 @@
-//! The transmitting half as a port's, and both halves as a queue.
+//! The transmitting half of a core as a port's.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use packet::Nanos;
-use port::{Batch, PortError, Receive, ReceiveLosses, Received, Transmit, TransmitCounts};
+use port::{Batch, PortError, Transmit, TransmitCounts};
 
-use crate::input::Input;
 use crate::outlets::{Outlets, lock};
 
 /// Transmits to all interfaces of one core.
@@ -36,32 +34,4 @@ impl Transmit for Output {
     fn sent(&self) -> Option<TransmitCounts> {
         Some(lock(&self.0).counts())
     }
-}
-
-/// Both halves, for one core.
-pub(crate) struct XdpQueue {
-    pub(crate) input: Input,
-    pub(crate) output: Output,
-}
-
-impl Receive for XdpQueue {
-    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        self.input.receive(batch)
-    }
-
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.input.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.input.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.input.lost()
-    }
-}
-
-impl Transmit for XdpQueue {
-    port::forward_transmit!(output);
 }
