@@ -8,7 +8,7 @@ use std::ptr;
 
 use crate::error::InterfaceError;
 
-/// Whether an interface passes packets.
+/// The state of an interface: whether it passes packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It is up and has a carrier.

@@ -54,7 +54,7 @@ struct State {
     forwarding: Option<String>,
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounts {
     /// Its name.

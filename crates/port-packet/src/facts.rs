@@ -7,7 +7,7 @@ use packet::LinkType;
 
 use crate::error::PacketError;
 
-/// What is known of an interface.
+/// Facts about an interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) index: u32,

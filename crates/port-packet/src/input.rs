@@ -52,12 +52,12 @@ struct Inlet {
     lost_before: ReceiveLosses,
 }
 
-/// How often interfaces are looked at: one that was deleted says nothing by itself.
+/// Interval at which interfaces are looked at: one that was deleted says nothing by itself.
 const CHECK: Duration = Duration::from_millis(100);
-/// How long to wait where the kernel can't say when there is something to do.
+/// Wait where the kernel can't say when there is something to do.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// How long a packet may wait in a block. Kernels before 6.18 look at blocks by a coarse clock, and only every other time.
+/// Longest time that a packet waits in a block. Kernels before 6.18 look at blocks by a coarse clock, and only every other time.
 pub(crate) fn held(block_timeout_ms: u32) -> Duration {
     Duration::from_millis(u64::from(block_timeout_ms) * 2 + 8)
 }

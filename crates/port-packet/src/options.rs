@@ -5,12 +5,12 @@ use port::Sides;
 
 use crate::error::PacketError;
 
-/// How a port opens its interfaces.
+/// Options of a port on live interfaces.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the interfaces. With 2, 4, ... the first is paired with the second, and so on.
     pub interfaces: Vec<String>,
-    /// What becomes of packets.
+    /// The role of a port: to watch or to forward.
     pub role: Role,
     /// Which packets of an interface are received.
     pub traffic: Traffic,
@@ -36,7 +36,7 @@ pub struct Options {
     pub single_queue: bool,
 }
 
-/// What becomes of packets.
+/// The role of a port: to watch or to forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Packets are copies. Nothing is sent, whatever the verdict.
@@ -54,7 +54,7 @@ pub enum Traffic {
     Both,
 }
 
-/// What becomes of link traffic.
+/// Destination of link traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPolicy {
     /// The function has it, as all other packets.

@@ -35,7 +35,7 @@ pub(crate) struct Ring {
     stopped: AtomicBool,
 }
 
-/// How many hold a block. One more than loans while it is being read.
+/// Number of holders of a block. One more than loans while it is being read.
 #[derive(Debug, Default)]
 struct Holders(AtomicU32);
 

@@ -45,7 +45,7 @@ struct State {
     trouble: Option<String>,
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounts {
     /// Its name.

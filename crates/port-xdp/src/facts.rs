@@ -7,7 +7,7 @@ use interface::Probe;
 use crate::error::XdpError;
 use crate::netlink;
 
-/// What is known of an interface.
+/// Facts about an interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) index: u32,

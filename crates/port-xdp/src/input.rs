@@ -85,11 +85,11 @@ struct Across {
     from: usize,
 }
 
-/// How often interfaces are looked at: one that was deleted says nothing by itself.
+/// Interval at which interfaces are looked at: one that was deleted says nothing by itself.
 const CHECK: Duration = Duration::from_millis(100);
-/// How long to wait for packets while frames or loans are short.
+/// Longest wait for packets while frames or loans are short.
 const STARVED: Duration = Duration::from_micros(500);
-/// How long to wait for packets while others can't be sent: the caller then tries again.
+/// Longest wait for packets while others can't be sent: the caller then tries again.
 const PENDING: Duration = Duration::from_millis(2);
 
 impl Input {

@@ -5,7 +5,7 @@ use interface::{INTERFACES_MAX, check_names};
 use crate::error::XdpError;
 use crate::filter::Filter;
 
-/// How a port opens its interfaces.
+/// Options of a port on live interfaces.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the interfaces. With 2, 4, ... the first is paired with the second, and so on.
@@ -108,7 +108,7 @@ pub enum Mode {
     Best,
 }
 
-/// Whether the kernel copies packets between its memory and the frames.
+/// The choice between copies by the kernel and frames that the card writes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
     /// It copies.

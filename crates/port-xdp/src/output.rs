@@ -10,7 +10,7 @@ use crate::outlets::{Outlets, lock};
 /// Transmits to all interfaces of one core.
 pub(crate) struct Output(pub(crate) Arc<Mutex<Outlets>>);
 
-/// How long the end of a run waits for packets to go out.
+/// Time that the end of a run waits for packets to go out.
 const DRAIN: Duration = Duration::from_millis(500);
 
 impl Transmit for Output {

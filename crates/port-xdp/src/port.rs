@@ -47,7 +47,7 @@ impl Drop for Attached {
     }
 }
 
-/// How long a queue that another socket holds is tried for: its process may have ended a moment ago.
+/// Time for which a queue that another socket holds is tried: its process may have ended a moment ago.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Options {

@@ -36,7 +36,7 @@ pub(crate) struct Opened {
     pub(crate) binding: Binding,
 }
 
-/// How a socket was bound.
+/// The form in which a socket was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) zero_copy: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Binding {
     pub(crate) scattered: bool,
 }
 
-/// What a socket is opened with.
+/// The wishes with which a socket is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) interface: &'a str,
@@ -275,7 +275,7 @@ impl AsRawFd for Socket {
     }
 }
 
-/// What the kernel counts for a socket: `struct xdp_statistics`.
+/// The kernel's counters of a socket: `struct xdp_statistics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Statistics {

@@ -101,7 +101,7 @@ pub struct Server<M> {
     pub monitor: M,
 }
 
-/// What a queue has done.
+/// The outcome of a queue.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Packets received.

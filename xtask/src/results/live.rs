@@ -132,7 +132,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
     let to = options.to.clone().unwrap_or_else(|| root().join("docs/results"));
     fs::create_dir_all(&to).with_context(|| format!("{} can't be made", to.display()))?;
     let path = to.join("live.md");
-    let when = format!("{} rounds begun {}, load averages then {}", rounds, utc(campaign.start_s), campaign.load);
+    let when = format!("Rounds: {rounds}, begun {}, load averages then {}", utc(campaign.start_s), campaign.load);
     fs::write(&path, page::page(options.is_quick(), &when, &measured)?)
         .with_context(|| format!("{} can't be written", path.display()))?;
     println!("{}", path.display());

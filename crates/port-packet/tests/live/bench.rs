@@ -8,7 +8,7 @@ use port::{Batch, Fate, Packet};
 use testkit::netns::Namespace;
 use testkit::row::{self, Judge as BatchJudge, Row, Server};
 
-/// What becomes of a packet: by the core that has it, its descriptor and its bytes.
+/// A function that sets a packet's fate: by the core that has it, its descriptor and its bytes.
 pub(crate) trait Judge: Fn(usize, &Packet, &[u8]) -> Fate + Send + Sync + 'static {}
 
 impl<F: Fn(usize, &Packet, &[u8]) -> Fate + Send + Sync + 'static> Judge for F {}
@@ -38,7 +38,7 @@ impl Serves for Row {
     }
 }
 
-/// What has arrived lies in a block that the kernel hands over within milliseconds.
+/// Time within which the kernel hands over a block with what has arrived.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Serves a port in a namespace with a thread for each core.

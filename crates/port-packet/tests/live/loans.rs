@@ -11,7 +11,7 @@ use testkit::row::{LONG, Row, eventually, number, numbered};
 
 use crate::bench::tap;
 
-/// What another thread finds in a batch that it has kept: the numbers of its packets.
+/// The numbers of the packets in a batch that another thread has kept.
 fn numbers(batch: &Batch) -> Vec<u64> {
     batch.each(0..batch.len()).map(|(_, bytes)| number(bytes).expect("nobody has written over it").1).collect()
 }

@@ -1,4 +1,4 @@
-//! What can't be opened is refused in one sentence that says what to type.
+//! Refusals: one sentence, which says what to type.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! What the examples share: options, a loop on one core, and a line of counts at the end.
+//! The part that the examples share: options, a loop on one core, and a line of counts at the end.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a driver tells by `SIOCETHTOOL`: its name and its offloads. Layouts: `linux/ethtool.h`.
+//! Questions to a driver by `SIOCETHTOOL`: its name and its offloads. Layouts: `linux/ethtool.h`.
 
 use std::io;
 

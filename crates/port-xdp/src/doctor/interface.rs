@@ -47,7 +47,7 @@ pub(super) struct Attached {
     pub(super) holders: Vec<Holder>,
 }
 
-/// What a driver can do with XDP: `enum netdev_xdp_act` of `linux/netdev.h`.
+/// Abilities of a driver with XDP: `enum netdev_xdp_act` of `linux/netdev.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Abilities(pub(super) u64);
 

@@ -47,7 +47,7 @@ pub(crate) struct Forwarder {
     pub(crate) monitor: Monitor,
 }
 
-/// What a queue has done.
+/// The outcome of a queue.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) received: u64,

@@ -1,4 +1,4 @@
-//! What becomes of packets by their fates, and of frames when batches are kept, copied and shared.
+//! Packets by their fates, and frames when batches are kept, copied and shared.
 
 use std::sync::{Arc, mpsc};
 

@@ -1,9 +1,10 @@
 //! Interfaces that go down, vanish and come back, and programs that are exchanged.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use testkit::row::{Row, crossing, eventually, exchange, numbered};
+
+use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
 
 use crate::bench::{Forwards, across, both};
 
@@ -94,19 +95,36 @@ fn an_interface_deleted_and_made_again_is_taken_up() {
 #[test]
 fn an_interface_that_was_in_another_namespace_is_taken_up_when_it_is_back() {
     let Some(row) = Row::new("moved", 1500) else { return };
-    let forwarder = row.forward(both(), across);
-    exchange(&row.wires(), &[0, 1], 100, 300, crossing);
-    // It keeps its number, so that only its socket tells.
-    let index =
-        || row.middle.ip(&["-o", "link", "show", "dev", "a1"]).map(|line| line.split(':').next().map(str::to_owned));
-    let before = index().expect("it is there");
+    let (arrived, has_arrived) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let forwarder = row.work(both(), move |batch| {
+        for packet in batch.packets_mut() {
+            packet.fate = across(0, packet.interface);
+        }
+        // The port does nothing meanwhile. Once the test has dropped its end, nobody waits.
+        if arrived.send(()).is_ok() {
+            let _ = may_go_on.recv();
+        }
+    });
+    row.wires()[0].send(&numbered(0, 0, 100)).expect("the wire takes it");
+    has_arrived.recv_timeout(LONG).expect("the packet arrives");
+    let number = || {
+        let line = row.middle.ip(&["-o", "link", "show", "dev", "a1"]).expect("the end is there");
+        line.split(':').next().map(str::to_owned)
+    };
+    let before = number();
     row.middle.ip(&["link", "set", "a1", "netns", row.left.name()]).expect("the end is there");
     row.left.ip(&["link", "set", "a1", "netns", row.middle.name()]).expect("the end is there");
-    assert_eq!(index().expect("it is back"), before);
-    eventually("the port sees it", || forwarder.monitor.describe()[1].contains("now: "));
     row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
-    eventually("the port takes it up", || !forwarder.monitor.describe()[1].contains("now:"));
-    let arrived = exchange(&row.wires(), &[0, 1], 100, 300, crossing);
+    // It has its number still, so that only its socket tells.
+    assert_eq!(number(), before);
+    drop((has_arrived, go_on));
+    let wires = row.wires();
+    eventually("the port takes it up", || {
+        wires[1].send(&numbered(1, 1 << 40, 100)).expect("the wire takes it");
+        wires[0].take().expect("the wire is up").is_some()
+    });
+    let arrived = exchange(&wires, &[0, 1], 100, 300, crossing);
     assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
     let outcome = forwarder.stop();
     assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");

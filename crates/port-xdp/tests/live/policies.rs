@@ -1,4 +1,4 @@
-//! What goes across, what passes to the kernel, and what nobody claims.
+//! Packets that go across, that pass to the kernel, and that nobody claims.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -12,7 +12,7 @@ use crate::bench::{Forwards, across, both};
 /// Bytes that each connection carries in each direction.
 const LEN: u32 = 4_000_000;
 
-/// What a connection carries: other bytes for each.
+/// The bytes that a connection carries: other bytes for each.
 fn content(connection: u32) -> Vec<u8> {
     (0..LEN).map(|at| ((at ^ connection << 20).wrapping_mul(0x9e37_79b1) >> 13) as u8).collect()
 }

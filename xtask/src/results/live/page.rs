@@ -16,7 +16,8 @@ pub(super) fn page(is_quick: bool, when: &str, measured: &Measured<'_>) -> Resul
     out += &head(when);
     out += &musts(measured)?;
     out += "## Functions that only receive\n\nEvery packet of `a0` is dropped: the loop `count` and `ddos`, whose one source is beyond its \
-            threshold.\n\n";
+            threshold. `count` does not read the packets, whose bytes lie in the other core's cache; `ddos` parses each and looks its \
+            source up.\n\n";
     out += &table(&RECEIVE, measured)?;
     out += "## Functions that forward\n\nPackets of `a0` go out by `a1`. `swap` exchanges the two Ethernet addresses and does nothing else. \
             The kernel routes; with conntrack it has one rule, which passes what belongs to a new or an established connection.\n\n";
