@@ -8,30 +8,45 @@ use port::{Batch, PortError, Transmit, TransmitCounts};
 use crate::outlets::{Outlets, lock};
 
 /// Transmits to all interfaces of one core.
-pub(crate) struct Output(pub(crate) Arc<Mutex<Outlets>>);
+pub(crate) struct Output {
+    outlets: Arc<Mutex<Outlets>>,
+    /// True if packets of the last burst wait in a ring.
+    is_pending: bool,
+}
 
 /// Time that the end of a run waits for packets to go out.
 const DRAIN: Duration = Duration::from_millis(500);
 
+impl Output {
+    pub(crate) const fn new(outlets: Arc<Mutex<Outlets>>) -> Self {
+        Self { outlets, is_pending: false }
+    }
+}
+
 impl Transmit for Output {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        lock(&self.0).transmit(batch);
+        // A burst that is dropped needs no ring, and no lock.
+        if self.is_pending || batch.packets().iter().any(|packet| packet.fate.is_sent()) {
+            let mut outlets = lock(&self.outlets);
+            outlets.transmit(batch);
+            self.is_pending = outlets.is_pending();
+        }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), PortError> {
-        let mut outlets = lock(&self.0);
+        let mut outlets = lock(&self.outlets);
         outlets.push();
         outlets.reap();
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
-        lock(&self.0).drain(DRAIN);
+        lock(&self.outlets).drain(DRAIN);
         Ok(())
     }
 
     fn sent(&self) -> Option<TransmitCounts> {
-        Some(lock(&self.0).counts())
+        Some(lock(&self.outlets).counts())
     }
 }

@@ -111,7 +111,7 @@ impl XdpPort {
             let core = Arc::new(Core::new(umem));
             let outlets = Arc::new(Mutex::new(Outlets::new(Arc::clone(&core), devices.len())));
             open_cores.push((Arc::clone(&core), Arc::clone(&outlets)));
-            let output = Output(Arc::clone(&outlets));
+            let output = Output::new(Arc::clone(&outlets));
             let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
             let mut input = Input::new(core, outlets, &devices, options, attached, (queue, queues), clock)
                 .map_err(|error| XdpError::system(first, "make a socket", error))?;
