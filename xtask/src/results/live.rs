@@ -95,7 +95,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
     ensure!(is_root, "live interfaces are measured in network namespaces, which only root can make; run it as root");
     let placement = placement()?;
     let programs = build(options)?;
-    let (rounds, seconds) = if options.is_quick() { (1, 1) } else { (5, 1) };
+    let (rounds, seconds) = if options.is_quick() { (1, 1) } else { (7, 1) };
     let campaign = campaign();
     let live = Row::new("x")?;
     let kernels = [Kernel::Forwarding, Kernel::Tracking].map(|kernel| -> Result<_> {
