@@ -42,6 +42,9 @@ cargo xtask results l2-l7 [--fresh] [--quick] [FOLDER]
                              measure layers 2 to 7 (tables 1 to 6 and figure 5 of Wang and others) over the shared captures and
                              write docs/results/l2-l7.md (five minutes). All result pages take --program=FILE to measure a program
                              that is built already
+cargo xtask results live [--quick] [FOLDER]
+                             measure functions on live interfaces beside bare AF_XDP loops and the kernel, as root, and write
+                             docs/results/live.md (three minutes, nothing is cached)
 cargo xtask bench tables [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
                              compare our flow tables with DPDK's rte_hash (needs libdpdk-dev) and the standard map
 ";
@@ -59,10 +62,11 @@ fn main() -> ExitCode {
         ["package"] => publish::check(),
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", page @ ("scr" | "shared-state" | "efsm" | "l2-l7"), rest @ ..] => {
+        ["results", page @ ("scr" | "shared-state" | "efsm" | "l2-l7" | "live"), rest @ ..] => {
             match results::Options::read(rest) {
                 Some(options) if *page == "scr" => results::scr(&options),
                 Some(options) if *page == "l2-l7" => results::l2_l7::make(&options),
+                Some(options) if *page == "live" => results::live::make(&options),
                 Some(options) if *page == "efsm" => results::efsm::make(&options),
                 Some(options) => results::shared_state::make(&options),
                 None => {

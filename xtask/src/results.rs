@@ -6,6 +6,7 @@ mod claims;
 mod disturbance;
 pub(crate) mod efsm;
 pub(crate) mod l2_l7;
+pub(crate) mod live;
 mod page;
 mod paper;
 mod plot;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use millrace_port_packet::{Options, PacketPort};
 use port::{Batch, Opened, Port, PortError, Queue, Received};
 
-/// What a core has counted.
+/// Counters of a core.
 #[derive(Default)]
 struct Count {
     packets: u64,

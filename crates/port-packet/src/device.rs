@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use interface::Probe;
 use packet::LinkType;
 use port::ReceiveLosses;
 
 use crate::error::PacketError;
-use crate::interface::{Facts, Probe, forwarding};
+use crate::facts::{Facts, forwarding};
 use crate::options::{LinkPolicy, Options, Role, Traffic};
 use crate::ring::{Ring, Totals};
 
@@ -53,7 +54,7 @@ struct State {
     forwarding: Option<String>,
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounts {
     /// Its name.
@@ -172,7 +173,7 @@ impl Device {
 
     /// Looks for the interface under its name, and makes the rings if it is there.
     pub(crate) fn open_again(&self, probe: &Probe, known: u32) -> Result<(), PacketError> {
-        self.open(probe.facts(&self.name)?, known)
+        self.open(Facts::of(probe, &self.name)?, known)
     }
 
     /// The ring of a core, once for each generation, with what frames begin with, and the generation.

@@ -2,32 +2,18 @@
 
 use std::io;
 
+use interface::InterfaceError;
 use port::PortError;
 
-/// What an AF_PACKET port lacks: what failed, where, and what to type.
+/// A refusal to open an AF_PACKET port: what failed, where, and what to type.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// There is no such interface.
-    #[error("there is no interface {interface}; this network namespace has: {}", known.join(", "))]
-    UnknownInterface {
-        /// The name.
-        interface: String,
-        /// The names that there are.
-        known: Vec<String>,
-    },
+    /// There is no such interface, or the kernel refuses something about it.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
     /// An option is out of range, or contradicts another.
     #[error("{0}")]
     Option(String),
-    /// The process lacks a capability.
-    #[error(
-        "{interface}: {action}: not permitted; run as root, or give the program the capability CAP_NET_RAW: setcap cap_net_raw+ep FILE"
-    )]
-    Privilege {
-        /// The interface.
-        interface: String,
-        /// The refused operation.
-        action: &'static str,
-    },
     /// The kernel was built without AF_PACKET.
     #[error("this kernel has no packet sockets; use one with CONFIG_PACKET=y or type `modprobe af_packet`")]
     NoSockets,
@@ -57,25 +43,15 @@ pub enum PacketError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Any other refusal of the kernel.
-    #[error("{interface}: {action}: {source}")]
-    System {
-        /// The interface.
-        interface: String,
-        /// The failed operation.
-        action: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-    },
 }
+
+/// The capability of an AF_PACKET port.
+const CAPABILITIES: &str = "cap_net_raw";
 
 impl PacketError {
     /// The kernel's refusal of `action`.
     pub(crate) fn system(interface: &str, action: &'static str, source: io::Error) -> Self {
-        match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::Privilege { interface: interface.to_owned(), action },
-            _ => Self::System { interface: interface.to_owned(), action, source },
-        }
+        Self::Interface(InterfaceError::system(interface, action, CAPABILITIES, source))
     }
 }
 

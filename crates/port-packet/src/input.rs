@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interface::{Presence, Probe};
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
 
 use crate::block::{Cursor, Malformed};
 use crate::device::Device;
 use crate::error::PacketError;
-use crate::interface::{Presence, Probe};
 use crate::link::is_link;
 use crate::options::{LinkPolicy, Options, Role};
 use crate::output::Outlet;
 use crate::ring::Ring;
-use crate::socket::{self, Polled};
+use crate::socket;
 use crate::stamps::Stamps;
 
 /// Receives from all interfaces of one core.
@@ -52,12 +52,12 @@ struct Inlet {
     lost_before: ReceiveLosses,
 }
 
-/// How often interfaces are looked at: one that was deleted says nothing by itself.
+/// Interval at which interfaces are looked at: one that was deleted says nothing by itself.
 const CHECK: Duration = Duration::from_millis(100);
-/// How long to wait where the kernel can't say when there is something to do.
+/// Wait where the kernel can't say when there is something to do.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// How long a packet may wait in a block. Kernels before 6.18 look at blocks by a coarse clock, and only every other time.
+/// Longest time that a packet waits in a block. Kernels before 6.18 look at blocks by a coarse clock, and only every other time.
 pub(crate) fn held(block_timeout_ms: u32) -> Duration {
     Duration::from_millis(u64::from(block_timeout_ms) * 2 + 8)
 }
@@ -310,9 +310,14 @@ impl Receive for Input {
             thread::sleep(at_most.min(SHORT));
             return Ok(());
         }
-        let polled = socket::wait(rings().map(|(_, ring)| ring.fd()), at_most)
+        let mut is_broken = false;
+        let broken = |fd| {
+            socket::clear_error(fd);
+            is_broken = true;
+        };
+        interface::wait(rings().map(|(_, ring)| ring.fd()), at_most, broken)
             .map_err(|error| PacketError::system(&self.inlets[0].device.name, "wait for packets", error))?;
-        if polled == Polled::Broken {
+        if is_broken {
             self.checked = None;
         }
         Ok(())

@@ -1,16 +1,14 @@
 #![doc = include_str!("../README.md")]
 
-mod area;
 mod block;
 mod device;
 mod error;
+mod facts;
 mod input;
-mod interface;
 mod link;
 mod options;
 mod output;
 mod port;
-mod queue;
 mod ring;
 mod socket;
 mod stamps;

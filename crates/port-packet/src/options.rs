@@ -1,13 +1,16 @@
 //! Options of an AF_PACKET port.
 
+use interface::check_names;
+use port::Sides;
+
 use crate::error::PacketError;
 
-/// How a port opens its interfaces.
+/// Options of a port on live interfaces.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the interfaces. With 2, 4, ... the first is paired with the second, and so on.
     pub interfaces: Vec<String>,
-    /// What becomes of packets.
+    /// The role of a port: to watch or to forward.
     pub role: Role,
     /// Which packets of an interface are received.
     pub traffic: Traffic,
@@ -33,7 +36,7 @@ pub struct Options {
     pub single_queue: bool,
 }
 
-/// What becomes of packets.
+/// The role of a port: to watch or to forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Packets are copies. Nothing is sent, whatever the verdict.
@@ -51,7 +54,7 @@ pub enum Traffic {
     Both,
 }
 
-/// What becomes of link traffic.
+/// Destination of link traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPolicy {
     /// The function has it, as all other packets.
@@ -91,20 +94,13 @@ impl Options {
 
     /// True if each interface has another one on the other side.
     pub(crate) const fn are_paired(&self) -> bool {
-        self.interfaces.len().is_multiple_of(2)
+        matches!(Sides::of(self.interfaces.len()), Sides::Pairs)
     }
 
     /// Checks each option and how they go together.
     pub(crate) fn check(&self) -> Result<(), PacketError> {
         let refuse = |text: String| Err(PacketError::Option(text));
-        if self.interfaces.is_empty() || self.interfaces.len() > INTERFACES_MAX {
-            return refuse(format!("a port has 1 to {INTERFACES_MAX} interfaces, not {}", self.interfaces.len()));
-        }
-        for (nth, name) in self.interfaces.iter().enumerate() {
-            if self.interfaces[..nth].contains(name) {
-                return refuse(format!("interface {name} is named twice"));
-            }
-        }
+        check_names(&self.interfaces).or_else(refuse)?;
         if !self.block_len.is_power_of_two() || !(16 << 10..=4 << 20).contains(&self.block_len) {
             return refuse(format!("blocks of {} bytes: take a power of two from 16384 to 4194304", self.block_len));
         }
@@ -145,8 +141,6 @@ impl Options {
     }
 }
 
-/// Interfaces of a port at most.
-pub(crate) const INTERFACES_MAX: usize = 16;
 const BLOCKS_MAX: u32 = 1 << 16;
 const RING_MAX: u64 = 1 << 30;
 const BURST_MAX: usize = 4096;

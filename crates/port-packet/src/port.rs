@@ -1,16 +1,16 @@
 //! The port: opens its interfaces for a number of cores, and tells about them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use port::{Opened, Order, Port, PortError, Queue, Sides, Stream};
+use interface::{Probe, Watched};
+use port::{Halves, Opened, Port, PortError, Sides};
 
 use crate::device::{Device, InterfaceCounts};
 use crate::error::PacketError;
+use crate::facts::Facts;
 use crate::input::Input;
-use crate::interface::Probe;
 use crate::options::Options;
 use crate::output::Output;
-use crate::queue::PacketQueue;
 
 /// A port on live interfaces. Everything is opened by [`Port::open`], in the network namespace of the calling thread, and closed when the
 /// queues and the batches with their packets are dropped, or when the process ends.
@@ -20,10 +20,10 @@ pub struct PacketPort {
     monitor: Monitor,
 }
 
-/// Tells about a port while it runs, from any thread.
+/// A handle to a port that runs, for any thread: descriptions and counters of its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Monitor {
-    devices: Arc<Mutex<Vec<Arc<Device>>>>,
+    devices: Watched<Arc<Device>>,
 }
 
 impl PacketPort {
@@ -34,11 +34,11 @@ impl PacketPort {
     pub fn new(options: Options) -> Result<Self, PacketError> {
         options.check()?;
         let probe = probe(&options)?;
-        options.interfaces.iter().try_for_each(|name| probe.facts(name).map(drop))?;
+        options.interfaces.iter().try_for_each(|name| Facts::of(&probe, name).map(drop))?;
         Ok(Self { options: Arc::new(options), monitor: Monitor::default() })
     }
 
-    /// A handle that tells about the port while it runs.
+    /// A handle to the port while it runs.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
@@ -52,21 +52,22 @@ impl PacketPort {
     }
 
     /// Opens the sockets.
-    fn start(&self, cores: usize) -> Result<Vec<(Input, Output)>, PacketError> {
+    fn start(&self, cores: usize) -> Result<Vec<Halves<Input, Output>>, PacketError> {
         let options = &self.options;
         let cores = if options.single_queue { 1 } else { cores };
-        let facts = probe(options)?;
+        let asking = probe(options)?;
         let mut devices = Vec::new();
         for name in &options.interfaces {
             let device = Device::new(name, options, cores);
-            device.open(facts.facts(name)?, 0)?;
+            device.open(Facts::of(&asking, name)?, 0)?;
             devices.push(Arc::new(device));
         }
         let half = |core| {
-            Ok((Input::new(&devices, options, probe(options)?, core, cores)?, Output::new(&devices, options, core)?))
+            let input = Input::new(&devices, options, probe(options)?, core, cores)?;
+            Ok(Halves { input, output: Output::new(&devices, options, core)? })
         };
         let halves = (0..cores).map(half).collect::<Result<_, PacketError>>()?;
-        *self.monitor.devices() = devices;
+        self.monitor.devices.set(devices);
         Ok(halves)
     }
 }
@@ -78,34 +79,24 @@ fn probe(options: &Options) -> Result<Probe, PacketError> {
 impl Port for PacketPort {
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         assert!(cores > 0, "a port is opened for cores");
-        let mut halves = self.start(cores)?;
-        if self.options.single_queue {
-            let (input, output) = halves.pop().expect("there is one queue");
-            return Ok(Opened::Stream(Stream { input: Box::new(input), output: Box::new(output), order: Order::Sent }));
-        }
-        let queue = |(input, output)| Box::new(PacketQueue { input, output }) as Box<dyn Queue>;
-        Ok(Opened::Queues(halves.into_iter().map(queue).collect()))
+        Ok(Opened::from_halves(self.start(cores)?, self.options.single_queue))
     }
 
     fn sides(&self) -> Sides {
-        if self.options.are_paired() { Sides::Pairs } else { Sides::One }
+        Sides::of(self.options.interfaces.len())
     }
 }
 
 impl Monitor {
-    fn devices(&self) -> MutexGuard<'_, Vec<Arc<Device>>> {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// As [`PacketPort::describe`].
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        self.devices().iter().map(|device| device.describe()).collect()
+        self.devices.map(|device| device.describe())
     }
 
-    /// For each interface: what the kernel and the port have counted.
+    /// Counters of each interface, by the kernel and by the port.
     #[must_use]
     pub fn counts(&self) -> Vec<InterfaceCounts> {
-        self.devices().iter().map(|device| device.counts()).collect()
+        self.devices.map(|device| device.counts())
     }
 }

@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use interface::Area;
 use locality::loan::{Lender, Loan};
 use port::ReceiveLosses;
 
-use crate::area::Area;
 use crate::block::{Block, STATUS};
 use crate::error::PacketError;
 use crate::options::{Options, Traffic};
@@ -35,7 +35,7 @@ pub(crate) struct Ring {
     stopped: AtomicBool,
 }
 
-/// How many hold a block. One more than loans while it is being read.
+/// Number of holders of a block. One more than loans while it is being read.
 #[derive(Debug, Default)]
 struct Holders(AtomicU32);
 
@@ -105,7 +105,7 @@ impl Ring {
             _ => PacketError::system(name, "make a receive ring", error),
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &shape).map_err(no_memory)?;
-        let area = Area::of_socket(socket.as_raw_fd(), bytes).map_err(no_memory)?;
+        let area = Area::of_socket(socket.as_raw_fd(), bytes, 0).map_err(no_memory)?;
         // Sockets of a group must not take packets before all have joined, as these would come twice.
         socket.filter(Filter::Nothing).map_err(refused("set a filter"))?;
         socket.bind(index).map_err(refused("bind a packet socket"))?;

@@ -5,9 +5,6 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::time::Duration;
-
-use crate::options::INTERFACES_MAX;
 
 /// A packet socket.
 #[derive(Debug)]
@@ -31,15 +28,6 @@ pub(crate) struct Statistics {
     pub(crate) offered: u32,
     /// Packets that found no room.
     pub(crate) lost: u32,
-}
-
-/// What a poll tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polled {
-    /// Packets may be there, or the time is up.
-    Quiet,
-    /// A socket has an error: its interface has changed.
-    Broken,
 }
 
 /// Plain data of the kernel's that any bytes are valid for.
@@ -165,15 +153,6 @@ impl Socket {
             .map(|counted| Statistics { offered: counted.tp_packets, lost: counted.tp_drops })
             .unwrap_or_default()
     }
-
-    /// Takes the error that the socket has, so that a poll waits again.
-    fn clear_error(fd: RawFd) {
-        let (mut error, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
-        // SAFETY: the pointer and the length are those of a live integer.
-        unsafe {
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, ptr::from_mut(&mut error).cast(), &raw mut len)
-        };
-    }
 }
 
 impl AsRawFd for Socket {
@@ -195,26 +174,9 @@ pub(crate) fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     }
 }
 
-/// Waits until a block of one of the sockets is full or overdue.
-pub(crate) fn wait(sockets: impl Iterator<Item = RawFd>, at_most: Duration) -> io::Result<Polled> {
-    let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; INTERFACES_MAX];
-    let mut count = 0;
-    for (place, fd) in polled.iter_mut().zip(sockets) {
-        place.fd = fd;
-        count += 1;
-    }
-    let time =
-        libc::timespec { tv_sec: at_most.as_secs().min(3600) as libc::time_t, tv_nsec: at_most.subsec_nanos() as _ };
-    // SAFETY: the first `count` entries are set, and the time lives.
-    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, ptr::null()) };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(Polled::Quiet) } else { Err(error) };
-    }
-    let mut result = Polled::Quiet;
-    for broken in polled[..count as usize].iter().filter(|one| one.revents & !libc::POLLIN != 0) {
-        Socket::clear_error(broken.fd);
-        result = Polled::Broken;
-    }
-    Ok(result)
+/// Takes the error that a socket has, so that a poll waits again.
+pub(crate) fn clear_error(fd: RawFd) {
+    let (mut error, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the pointer and the length are those of a live integer.
+    unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, ptr::from_mut(&mut error).cast(), &raw mut len) };
 }

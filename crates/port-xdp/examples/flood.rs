@@ -5,8 +5,8 @@
 //! cargo run --release -p millrace-port-xdp --example flood -- veth0 [--seconds N] [--flows N] [--len BYTES]
 //! ```
 //!
-//! A program of four instructions redirects each packet to the interface. The kernel runs it by bpf(2) in a loop over live packets
-//! (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18).
+//! A small program gives each packet the source port of one of the flows, at random, and redirects it to the interface. The kernel runs it
+//! by bpf(2) in a loop over live packets (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18).
 
 use std::ffi::{CString, c_int, c_long};
 use std::io::{self, Write};
@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 const PROG_LOAD: c_int = 5;
 const PROG_TEST_RUN: c_int = 10;
 const LIVE_FRAMES: u32 = 1 << 1;
-/// Packets of a system call.
-const REPEAT: u32 = 1 << 14;
+/// Source port of the first flow.
+const PORT: u16 = 1024;
+/// Packets of a system call, many because of the wait at its end (RCU).
+const REPEAT: u32 = 1 << 19;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut interface, mut seconds, mut flows, mut len) = (None, 5, 64_u16, 60_usize);
@@ -37,27 +39,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if index == 0 {
         return Err(format!("{}: {}", interface.to_string_lossy(), io::Error::last_os_error()).into());
     }
-    let program = load(index)?;
-    let (start, mut sent) = (Instant::now(), 0_u64);
-    let mut flow = 0;
+    let program = load(index, flows)?;
+    let (start, mut sent, mut took) = (Instant::now(), 0_u64, Duration::ZERO);
+    let packet = packet(len);
     while start.elapsed() < Duration::from_secs(seconds) {
-        flow = (flow + 1) % flows;
-        send(program, &packet(flow, len))?;
+        took += send(program, &packet)?;
         sent += u64::from(REPEAT);
     }
-    let took = start.elapsed().as_secs_f64();
-    writeln!(io::stdout(), "{sent} sent in {took:.1} s, {:.2} million a second", sent as f64 / took / 1e6)?;
+    let took = took.as_secs_f64();
+    writeln!(io::stdout(), "{sent} sent in {took:.3} s, {:.2} million a second", sent as f64 / took / 1e6)?;
     Ok(())
 }
 
-/// A UDP packet of a flow.
-fn packet(flow: u16, len: usize) -> Vec<u8> {
+/// A UDP packet, without a checksum.
+fn packet(len: usize) -> Vec<u8> {
     let mut frame = vec![0_u8; len];
     frame[..15].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45]);
     frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     frame[22..24].copy_from_slice(&[64, 17]);
     frame[26..34].copy_from_slice(&[10, 9, 0, 1, 10, 9, 0, 2]);
-    frame[34..36].copy_from_slice(&(1024 + flow).to_be_bytes());
+    frame[34..36].copy_from_slice(&PORT.to_be_bytes());
     frame[36..38].copy_from_slice(&9_u16.to_be_bytes());
     frame[38..40].copy_from_slice(&((len - 34) as u16).to_be_bytes());
     let sum: u32 = frame[14..34].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
@@ -66,16 +67,31 @@ fn packet(flow: u16, len: usize) -> Vec<u8> {
     frame
 }
 
-/// Loads the program `bpf_redirect(index, 0)`.
-fn load(index: u32) -> io::Result<u32> {
-    let instruction = |code: u8, register: u8, value: u32| {
+/// Loads the program: source port = `PORT` + random number % `flows`; `bpf_redirect(index, 0)`.
+fn load(index: u32, flows: u16) -> io::Result<u32> {
+    let instruction = |code: u8, registers: u8, offset: u8, value: u32| {
         let [a, b, c, d] = value.to_ne_bytes();
-        [code, register, 0, 0, a, b, c, d]
+        [code, registers, offset, 0, a, b, c, d]
     };
-    // r1 = index; r2 = 0; call bpf_redirect; exit
-    let instructions =
-        [instruction(0xb7, 1, index), instruction(0xb7, 2, 0), instruction(0x85, 0, 23), instruction(0x95, 0, 0)]
-            .concat();
+    // Registers are written as source and destination, a digit each.
+    let instructions = [
+        instruction(0xbf, 0x16, 0, 0),                // r6 = r1, the packet's context
+        instruction(0x85, 0, 0, 7),                   // r0 = bpf_get_prandom_u32()
+        instruction(0x97, 0x00, 0, u32::from(flows)), // r0 %= flows
+        instruction(0x07, 0x00, 0, u32::from(PORT)),  // r0 += PORT
+        instruction(0xdc, 0x00, 0, 16),               // r0 in network byte order
+        instruction(0x61, 0x62, 0, 0),                // r2 = begin of the packet
+        instruction(0x61, 0x63, 4, 0),                // r3 = its end
+        instruction(0xbf, 0x24, 0, 0),                // r4 = r2
+        instruction(0x07, 0x04, 0, 36),               // r4 += 36
+        instruction(0x2d, 0x34, 1, 0),                // skip the next one if r4 > r3
+        instruction(0x6b, 0x02, 34, 0),               // source port = r0
+        instruction(0xb7, 0x01, 0, index),            // r1 = index
+        instruction(0xb7, 0x02, 0, 0),                // r2 = 0
+        instruction(0x85, 0, 0, 23),                  // r0 = bpf_redirect(r1, r2)
+        instruction(0x95, 0, 0, 0),                   // return r0
+    ]
+    .concat();
     #[repr(C)]
     struct Attributes {
         kind: u32,
@@ -86,7 +102,7 @@ fn load(index: u32) -> io::Result<u32> {
     }
     let mut attributes = Attributes {
         kind: 6,
-        count: 4,
+        count: (instructions.len() / 8) as u32,
         instructions: instructions.as_ptr() as u64,
         license: c"MIT".as_ptr() as u64,
         rest: [0; 8],
@@ -94,8 +110,8 @@ fn load(index: u32) -> io::Result<u32> {
     call(PROG_LOAD, &mut attributes).map(|file| file as u32)
 }
 
-/// Runs the program on many copies of a packet.
-fn send(program: u32, frame: &[u8]) -> io::Result<()> {
+/// Runs the program on many copies of a packet. Returns how long the loop took.
+fn send(program: u32, frame: &[u8]) -> io::Result<Duration> {
     #[repr(C)]
     struct Attributes {
         program: u32,
@@ -127,7 +143,9 @@ fn send(program: u32, frame: &[u8]) -> io::Result<()> {
         batch: 64,
         padding: 0,
     };
-    call(PROG_TEST_RUN, &mut attributes).map(drop)
+    call(PROG_TEST_RUN, &mut attributes)?;
+    // The kernel tells the mean, in nanoseconds.
+    Ok(Duration::from_nanos(u64::from(attributes.duration) * u64::from(REPEAT)))
 }
 
 fn call<T>(command: c_int, attributes: &mut T) -> io::Result<c_long> {

@@ -1,4 +1,4 @@
-//! What both halves of a core's queue share: the frames, their ledger, and free frames on their way from one half to the other.
+//! The part that both halves of a core's queue share: the frames, their ledger, and free frames on their way from one half to the other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::bpf;
 use crate::error::XdpError;
+use crate::facts::Facts;
 use crate::filter::Filter;
-use crate::interface::Facts;
 use crate::netlink;
 use crate::options::{Mode, Options};
 use crate::program::{Program, ProgramCounts};
@@ -45,7 +45,7 @@ struct State {
     trouble: Option<String>,
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounts {
     /// Its name.

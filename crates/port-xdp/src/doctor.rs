@@ -1,4 +1,4 @@
-//! What this machine and its interfaces can do for a port, and what to change.
+//! The doctor: says what this machine and its interfaces can do for a port, and what to change.
 //!
 //! First facts are asked of the kernel (`machine`, `interface`), then they are judged. Facts are plain data, so that judging is tested
 //! without a machine.
@@ -12,10 +12,10 @@ mod namespaces;
 mod trial;
 
 use crate::error::XdpError;
-use crate::interface::{Probe, names};
 use crate::options::Options;
+use ::interface::{Probe, names};
 
-/// What is to be examined.
+/// The subjects of an examination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Examination {
     /// Names of interfaces. If there are none: all that are up and carry Ethernet, without the loopback.
@@ -26,7 +26,7 @@ pub struct Examination {
     pub try_out: bool,
 }
 
-/// How a finding bears on runs.
+/// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Nothing has to be changed.
@@ -84,7 +84,7 @@ impl Finding {
     }
 }
 
-/// What the planned run wants.
+/// The wishes of the planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     cores: u32,
@@ -138,7 +138,7 @@ pub fn examine(examination: &Examination) -> Result<Vec<Finding>, XdpError> {
 /// The interfaces that a run could take: up, of Ethernet, and not the loopback.
 fn usual(probe: &Probe) -> Vec<String> {
     let is_usual = |name: &String| {
-        let is_up = probe.flags(name).is_some_and(|flags| flags & libc::IFF_UP != 0);
+        let is_up = probe.flags(name).is_ok_and(|flags| flags & libc::IFF_UP != 0);
         let link = probe.index(name).and_then(|index| crate::netlink::link(index).ok());
         is_up && link.is_some_and(|link| link.hardware == libc::ARPHRD_ETHER)
     };

@@ -2,33 +2,18 @@
 
 use std::io;
 
+use interface::InterfaceError;
 use port::PortError;
 
-/// What an AF_XDP port lacks: what failed, where, and what to type.
+/// A refusal to open an AF_XDP port: what failed, where, and what to type.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
-    /// There is no such interface.
-    #[error("there is no interface {interface}; this network namespace has: {}", known.join(", "))]
-    UnknownInterface {
-        /// The name.
-        interface: String,
-        /// The names that there are.
-        known: Vec<String>,
-    },
+    /// There is no such interface, or the kernel refuses something about it.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
     /// An option is out of range, or contradicts another.
     #[error("{0}")]
     Option(String),
-    /// The process lacks a capability.
-    #[error(
-        "{interface}: {action}: not permitted; run as root, or give the program its capabilities: \
-         setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep FILE"
-    )]
-    Privilege {
-        /// The interface.
-        interface: String,
-        /// The refused operation.
-        action: &'static str,
-    },
     /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP sockets; use one with CONFIG_XDP_SOCKETS=y, from Linux 5.11 on")]
     NoSockets,
@@ -125,25 +110,15 @@ pub enum XdpError {
     /// The program's file is damaged: an error of the build.
     #[error("the XDP program in this binary is damaged: {0}")]
     Damaged(String),
-    /// Any other refusal of the kernel.
-    #[error("{interface}: {action}: {source}")]
-    System {
-        /// The interface.
-        interface: String,
-        /// The failed operation.
-        action: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-    },
 }
+
+/// The capabilities of an AF_XDP port.
+const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock";
 
 impl XdpError {
     /// The kernel's refusal of `action`.
     pub(crate) fn system(interface: &str, action: &'static str, source: io::Error) -> Self {
-        match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::Privilege { interface: interface.to_owned(), action },
-            _ => Self::System { interface: interface.to_owned(), action, source },
-        }
+        Self::Interface(InterfaceError::system(interface, action, CAPABILITIES, source))
     }
 }
 

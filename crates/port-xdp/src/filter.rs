@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::error::XdpError;
 
-/// What passes to the kernel or goes across. All else goes to the function, and is dropped where no socket is open.
+/// A choice of packets that pass to the kernel or go across. All else goes to the function, and is dropped where no socket is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// What becomes of link traffic: all that is not IP, such as ARP, and IPv6 neighbour discovery (ICMPv6 types 133 to 137).
@@ -19,7 +19,7 @@ pub struct Filter {
 /// Management ports that a filter has room for.
 pub const MANAGEMENT_MAX: usize = 8;
 
-/// What becomes of link traffic.
+/// Destination of link traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPolicy {
     /// It passes to the kernel, which answers for its own addresses.
@@ -48,7 +48,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// What becomes of a packet.
+/// Destination of a packet.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use interface::{Presence, Probe};
 use locality::loan::{Lender, Loan};
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
@@ -17,14 +18,13 @@ use crate::core::{Core, EXCHANGED};
 use crate::device::Device;
 use crate::error::XdpError;
 use crate::filter::{LinkPolicy, is_link};
-use crate::interface::{Presence, Probe};
 use crate::ledger::Frame;
 use crate::loans::Loans;
 use crate::options::Options;
 use crate::outlets::{Outlets, lock};
 use crate::port::Attached;
 use crate::ring::{Consumer, Descriptor, Producer};
-use crate::socket::{self, Socket};
+use crate::socket::Socket;
 
 /// Receives from all interfaces of one core.
 pub(crate) struct Input {
@@ -42,6 +42,8 @@ pub(crate) struct Input {
     next: Seq,
     step: u64,
     clock: Clock,
+    /// The time of the last receive.
+    looked: Nanos,
     /// When the interfaces were looked at last.
     checked: Nanos,
     /// The interface that is received from first.
@@ -83,11 +85,11 @@ struct Across {
     from: usize,
 }
 
-/// How often interfaces are looked at: one that was deleted says nothing by itself.
+/// Interval at which interfaces are looked at: one that was deleted says nothing by itself.
 const CHECK: Duration = Duration::from_millis(100);
-/// How long to wait for packets while frames or loans are short.
+/// Longest wait for packets while frames or loans are short.
 const STARVED: Duration = Duration::from_micros(500);
-/// How long to wait for packets while others can't be sent: the caller then tries again.
+/// Longest wait for packets while others can't be sent: the caller then tries again.
 const PENDING: Duration = Duration::from_millis(2);
 
 impl Input {
@@ -122,6 +124,7 @@ impl Input {
             next: Seq(u64::from(queue)),
             step: u64::from(queues),
             clock,
+            looked: clock.now(),
             checked: clock.now(),
             first: 0,
             across: Vec::with_capacity(burst),
@@ -251,6 +254,7 @@ impl Input {
             }
             // A frame that the ledger doesn't have there is not handed out.
             if core.ledger.lend(number, interface) {
+                core.umem.prefetch(address);
                 loans.add(loan, number);
                 batch.push_lent(&numbered(len, address as u32), 0);
             }
@@ -289,6 +293,7 @@ impl Receive for Input {
         batch.clear();
         self.collect();
         let now = self.clock.now();
+        self.looked = now;
         if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
             self.check(now);
         }
@@ -346,7 +351,8 @@ impl Receive for Input {
             thread::sleep(at_most.min(Duration::from_millis(10)));
             return Ok(());
         }
-        let is_broken = socket::wait(inlets.map(|inlet| inlet.socket.as_raw_fd()), at_most)
+        let mut is_broken = false;
+        interface::wait(inlets.map(|inlet| inlet.socket.as_raw_fd()), at_most, |_| is_broken = true)
             .map_err(|error| XdpError::system(&self.interfaces[0].device.name, "wait for packets", error))?;
         if is_broken {
             self.checked = Nanos(0);
@@ -355,7 +361,8 @@ impl Receive for Input {
     }
 
     fn now(&self) -> Option<Nanos> {
-        Some(self.clock.now())
+        // What comes later is received later. A wait is always followed by a receive, so that this is hardly ever old.
+        Some(self.looked)
     }
 
     fn lost(&self) -> ReceiveLosses {

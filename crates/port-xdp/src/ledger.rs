@@ -196,7 +196,7 @@ impl Ledger {
     }
 }
 
-/// How many frames of a core are where.
+/// Frames of a core, counted by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// All frames.

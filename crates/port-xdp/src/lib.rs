@@ -1,23 +1,22 @@
 #![doc = include_str!("../README.md")]
 
-mod area;
 mod bpf;
 mod clock;
 mod core;
 mod device;
 mod doctor;
 mod error;
+mod facts;
 mod filter;
 mod input;
-mod interface;
 mod ledger;
 mod loans;
 mod netlink;
 mod options;
 mod outlets;
+mod output;
 mod port;
 mod program;
-mod queue;
 mod ring;
 mod socket;
 mod umem;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What the kernel says of an interface.
+/// An interface as the kernel describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The number of the attached XDP program; 0 if there is none.
@@ -79,7 +79,7 @@ pub(crate) fn ask(protocol: c_int, kind: u16, body: &[u8]) -> io::Result<Vec<u8>
     unwrapped(&answer[..len as usize]).map(<[u8]>::to_vec)
 }
 
-/// What the first message of an answer has behind its header, or the error that it tells.
+/// Returns the bytes of an answer's first message behind its header, or the error that it tells.
 fn unwrapped(answer: &[u8]) -> io::Result<&[u8]> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let len = word(answer, 0).ok_or_else(malformed)? as usize;

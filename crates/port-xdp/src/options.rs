@@ -1,9 +1,11 @@
 //! Options of an AF_XDP port.
 
+use interface::{INTERFACES_MAX, check_names};
+
 use crate::error::XdpError;
 use crate::filter::Filter;
 
-/// How a port opens its interfaces.
+/// Options of a port on live interfaces.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the interfaces. With 2, 4, ... the first is paired with the second, and so on.
@@ -56,14 +58,7 @@ impl Options {
     /// Checks each option and how they go together.
     pub(crate) fn check(&self) -> Result<(), XdpError> {
         let refuse = |text: String| Err(XdpError::Option(text));
-        if self.interfaces.is_empty() || self.interfaces.len() > INTERFACES_MAX {
-            return refuse(format!("a port has 1 to {INTERFACES_MAX} interfaces, not {}", self.interfaces.len()));
-        }
-        for (nth, name) in self.interfaces.iter().enumerate() {
-            if self.interfaces[..nth].contains(name) {
-                return refuse(format!("interface {name} is named twice"));
-            }
-        }
+        check_names(&self.interfaces).or_else(refuse)?;
         if ![2048, 4096].contains(&self.frame_len) {
             return refuse(format!("frames of {} bytes: the kernel takes 2048 or 4096", self.frame_len));
         }
@@ -98,8 +93,8 @@ impl Options {
     }
 }
 
-/// Interfaces that the ledger of frames can tell apart.
-pub(crate) const INTERFACES_MAX: usize = 16;
+// The ledger of frames has four bits for the interface.
+const _: () = assert!(INTERFACES_MAX <= 16);
 
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +108,7 @@ pub enum Mode {
     Best,
 }
 
-/// Whether the kernel copies packets between its memory and the frames.
+/// The choice between copies by the kernel and frames that the card writes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
     /// It copies.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use port::{Batch, TransmitCounts};
+use port::{Batch, Fate, TransmitCounts};
 
 use crate::core::{Core, EXCHANGED};
 use crate::ledger::Frame;
@@ -69,16 +69,24 @@ impl Outlets {
     pub(crate) fn transmit(&mut self, batch: &Batch) {
         self.reap();
         self.each.iter_mut().flatten().for_each(|outlet| outlet.blocked = false);
-        for (packet, bytes) in batch.each(0..batch.len()) {
-            for port in packet.fate.ports() {
-                if self.send(bytes, usize::from(port)) {
-                    self.counts.sent += 1;
-                } else {
-                    self.counts.lost += 1;
+        for (index, packet) in batch.packets().iter().enumerate() {
+            match packet.fate {
+                Fate::Pending | Fate::Drop(_) => {}
+                Fate::Transmit(port) => self.count(batch.bytes(index), port),
+                Fate::Both(port, copy) => {
+                    self.count(batch.bytes(index), port);
+                    self.count(batch.bytes(index), copy);
                 }
             }
         }
         self.push();
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: &[u8], to: u16) {
+        let is_sent = self.send(bytes, usize::from(to));
+        self.counts.sent += u64::from(is_sent);
+        self.counts.lost += u64::from(!is_sent);
     }
 
     /// Puts a packet into an interface's transmit ring: in place if it lies in a lent frame that isn't sent yet, as a copy otherwise.

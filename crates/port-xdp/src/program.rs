@@ -28,7 +28,7 @@ pub(crate) struct Program {
     has_frags: bool,
 }
 
-/// What a program has counted since it was loaded.
+/// Counters of a program since it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
     /// Packets handed to a socket.

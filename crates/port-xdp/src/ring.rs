@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::area::Area;
+use interface::Area;
 
 /// Where the parts of a ring lie in its mapping, as the kernel tells.
 #[derive(Clone, Copy, Debug)]

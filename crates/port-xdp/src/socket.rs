@@ -6,14 +6,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::area::Area;
+use interface::Area;
+
 use crate::error::XdpError;
 use crate::options::{BusyPoll, Copying};
 use crate::ring::{Consumer, Descriptor, Layout, Producer};
@@ -36,7 +36,7 @@ pub(crate) struct Opened {
     pub(crate) binding: Binding,
 }
 
-/// How a socket was bound.
+/// The form in which a socket was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) zero_copy: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Binding {
     pub(crate) scattered: bool,
 }
 
-/// What a socket is opened with.
+/// The wishes with which a socket is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) interface: &'a str,
@@ -258,6 +258,11 @@ impl Socket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// True while it is bound. The kernel ends that when the interface goes, also if an interface of the same number comes back.
+    pub(crate) fn is_bound(&self) -> bool {
+        !matches!(self.wake_to_receive(), Err(error) if error.raw_os_error() == Some(libc::ENXIO))
+    }
+
     /// What the kernel has counted.
     pub(crate) fn statistics(&self) -> Statistics {
         self.get(libc::SOL_XDP, libc::XDP_STATISTICS).unwrap_or_default()
@@ -270,7 +275,7 @@ impl AsRawFd for Socket {
     }
 }
 
-/// What the kernel counts for a socket: `struct xdp_statistics`.
+/// The kernel's counters of a socket: `struct xdp_statistics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Statistics {
@@ -290,24 +295,4 @@ impl Statistics {
     pub(crate) const fn lost(&self) -> u64 {
         self.dropped + self.ring_full
     }
-}
-
-/// Waits until one of the sockets can be read, or for `at_most`. Returns true if one is broken.
-pub(crate) fn wait(sockets: impl Iterator<Item = RawFd>, at_most: Duration) -> io::Result<bool> {
-    // SAFETY: zeroes are valid.
-    let mut polled: [libc::pollfd; crate::options::INTERFACES_MAX] = unsafe { mem::zeroed() };
-    let mut count = 0;
-    for (place, fd) in polled.iter_mut().zip(sockets) {
-        *place = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        count += 1;
-    }
-    let time =
-        libc::timespec { tv_sec: at_most.as_secs().min(3600) as libc::time_t, tv_nsec: at_most.subsec_nanos() as _ };
-    // SAFETY: the first `count` entries are set, and the time lives.
-    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, ptr::null()) };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
-    }
-    Ok(polled[..count as usize].iter().any(|one| one.revents & !(libc::POLLIN | libc::POLLOUT) != 0))
 }

@@ -10,7 +10,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 /// The version that made the committed file; another one makes other instructions.
 const CLANG: &str = "clang version 14.";
 
-/// What of an object file runs: the contents of its sections, and the names that it uses with their places.
+/// The part of an object file that runs: the contents of its sections, and the names that it uses with their places.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
     program: Vec<u8>,

@@ -54,6 +54,12 @@ pub enum Sides {
 }
 
 impl Sides {
+    /// The sides of a port of so many interfaces: pairs if each has another one.
+    #[must_use]
+    pub const fn of(interfaces: usize) -> Self {
+        if interfaces.is_multiple_of(2) { Self::Pairs } else { Self::One }
+    }
+
     /// The interface on the other side.
     #[inline]
     #[must_use]
@@ -71,6 +77,30 @@ pub enum Opened<'a> {
     Queues(Vec<Box<dyn Queue + 'a>>),
     /// One stream, which cores read in turn and write in order.
     Stream(Stream<'a>),
+}
+
+impl<'a> Opened<'a> {
+    /// Opens the halves of each core as its queue; those of the only core as a stream that all share, if `single`.
+    ///
+    /// # Panics
+    /// `single`, and there are not the halves of one core.
+    pub fn from_halves<I: Receive + 'a, O: Transmit + 'a>(mut halves: Vec<Halves<I, O>>, single: bool) -> Self {
+        if !single {
+            return Self::Queues(halves.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect());
+        }
+        assert_eq!(halves.len(), 1, "a stream has one input and one output");
+        let Halves { input, output } = halves.remove(0);
+        Self::Stream(Stream { input: Box::new(input), output: Box::new(output), order: Order::Sent })
+    }
+}
+
+/// The receiving and the transmitting half of a core's queue, as one.
+#[derive(Debug)]
+pub struct Halves<I, O> {
+    /// Receives.
+    pub input: I,
+    /// Transmits.
+    pub output: O,
 }
 
 /// An input and an output with a single order of packets.
@@ -218,6 +248,46 @@ impl TransmitCounts {
     pub const fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.lost += other.lost;
+    }
+}
+
+impl<I: Receive, O: Send> Receive for Halves<I, O> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        self.input.receive(batch)
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
+        self.input.wait(at_most)
+    }
+
+    fn now(&self) -> Option<Nanos> {
+        self.input.now()
+    }
+
+    fn lost(&self) -> ReceiveLosses {
+        self.input.lost()
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        self.input.take_work()
+    }
+}
+
+impl<I: Send, O: Transmit> Transmit for Halves<I, O> {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        self.output.transmit(batch)
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        self.output.flush()
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.output.finish()
+    }
+
+    fn sent(&self) -> Option<TransmitCounts> {
+        self.output.sent()
     }
 }
 

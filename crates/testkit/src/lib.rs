@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod hostile;
 pub mod model;
 pub mod netns;
+pub mod row;
 #[cfg(feature = "checks")]
 pub mod rtl;
 

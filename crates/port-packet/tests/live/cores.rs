@@ -7,8 +7,9 @@ use std::thread;
 
 use port::Fate;
 use testkit::netns::Wire;
+use testkit::row::{Row, eventually, number, numbered};
 
-use crate::bench::{Row, both, eventually, number, numbered, tap};
+use crate::bench::{Serves, both, received, tap};
 
 /// A packet of connection `number`, in one of its directions.
 fn of_connection(number: u16, is_reply: bool) -> Vec<u8> {
@@ -44,7 +45,7 @@ fn connection(frame: &[u8]) -> u16 {
 
 #[test]
 fn both_directions_of_a_connection_come_to_the_same_core() {
-    let Some(row) = Row::new("cores") else { return };
+    let Some(row) = Row::new("cores", 1500) else { return };
     let seen = Arc::new(Mutex::new(HashMap::<(u16, u16), usize>::new()));
     let noted = Arc::clone(&seen);
     let server = row.serve(both(), 2, move |core, packet, bytes| {
@@ -62,7 +63,7 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
         }
         wires[0].send(&of_connection(0, false)).expect("the wire takes it");
         total += 2 * u64::from(connections) + 1;
-        eventually("all are received", || server.received() == total);
+        eventually("all are received", || received(&server) == total);
         total
     };
     send(&wires);
@@ -76,7 +77,7 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
     }
     // When it is made again, the port makes the sockets anew.
     row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
-    row.lay(1);
+    row.lay(1, 1500);
     eventually("the port takes it up", || {
         let made = row.middle.enter(|| std::fs::read_to_string("/proc/thread-self/net/packet")).expect("it is there");
         // Both sockets of both interfaces receive; those that transmit have no protocol.
@@ -99,7 +100,7 @@ fn both_directions_of_a_connection_come_to_the_same_core() {
 
 #[test]
 fn no_packet_comes_to_two_cores_while_their_sockets_join() {
-    let Some(row) = Row::new("joining") else { return };
+    let Some(row) = Row::new("joining", 1500) else { return };
     let [left, _] = row.wires();
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let (stop, sent) = (&stop, &sent);
@@ -121,7 +122,7 @@ fn no_packet_comes_to_two_cores_while_their_sockets_join() {
                 assert!(noted.lock().expect("nobody panics").insert(number), "packet {number} came twice");
                 Fate::Drop(0)
             });
-            eventually("packets come", || server.received() > 200);
+            eventually("packets come", || received(&server) > 200);
             server.stop();
         }
     });

@@ -7,8 +7,9 @@ use std::thread;
 
 use millrace_port_packet::Options;
 use port::{Fate, ReceiveLosses, TransmitCounts};
+use testkit::row::{LONG, Outcome, Row, crossing, eventually, exchange, numbered};
 
-use crate::bench::{LONG, Outcome, Row, across, both, eventually, exchange, numbered};
+use crate::bench::{Serves, across, both, received};
 
 fn add(outcomes: &[Outcome]) -> (u64, TransmitCounts, ReceiveLosses) {
     let (mut received, mut sent, mut lost) = (0, TransmitCounts::default(), ReceiveLosses::default());
@@ -21,10 +22,10 @@ fn add(outcomes: &[Outcome]) -> (u64, TransmitCounts, ReceiveLosses) {
 }
 
 fn each_arrives_once(label: &str, options: Options, cores: usize) {
-    let Some(row) = Row::new(label) else { return };
+    let Some(row) = Row::new(label, 1500) else { return };
     let server = row.serve(options, cores, across);
     let (wires, total) = (row.wires(), 4000);
-    let arrived = exchange(&wires, &[0, 1], 300, total);
+    let arrived = exchange(&wires, &[0, 1], 300, total, crossing);
     assert!(arrived.iter().all(|arrived| arrived.len() as u64 == total && arrived.values().all(|count| *count == 1)));
     let counts = server.monitor.counts();
     let (received, sent, lost) = add(&server.stop());
@@ -59,7 +60,7 @@ fn every_packet_arrives_once_past_the_queueing_discipline() {
 
 #[test]
 fn fates_are_obeyed_and_add_up() {
-    let Some(row) = Row::new("fates") else { return };
+    let Some(row) = Row::new("fates", 1500) else { return };
     let server = row.serve(both(), 1, |_, packet, _| match packet.seq.0 % 4 {
         0 => Fate::Transmit(1),
         1 => Fate::Both(1, 1),
@@ -69,7 +70,7 @@ fn fates_are_obeyed_and_add_up() {
     });
     let wires = row.wires();
     (0..400).for_each(|number| wires[0].send(&numbered(0, number, 100)).expect("the wire takes it"));
-    eventually("all are received", || server.received() == 400);
+    eventually("all are received", || received(&server) == 400);
     let (received, sent, lost) = add(&server.stop());
     assert_eq!((received, lost), (400, ReceiveLosses::default()));
     assert_eq!(sent, TransmitCounts { sent: 300, lost: 100 });
@@ -79,7 +80,7 @@ fn fates_are_obeyed_and_add_up() {
 
 #[test]
 fn a_packet_longer_than_the_interface_takes_is_lost_and_counted() {
-    let Some(row) = Row::new("long") else { return };
+    let Some(row) = Row::new("long", 1500) else { return };
     row.middle.ip(&["link", "set", "a1", "mtu", "1000"]).expect("the end is there");
     let server = row.serve(both(), 1, across);
     let wires = row.wires();
@@ -87,7 +88,7 @@ fn a_packet_longer_than_the_interface_takes_is_lost_and_counted() {
         wires[0].send(&numbered(0, number, 1400)).expect("the wire takes it");
         wires[0].send(&numbered(0, number, 900)).expect("the wire takes it");
     }
-    eventually("all are received", || server.received() == 20);
+    eventually("all are received", || received(&server) == 20);
     eventually("they are counted", || server.monitor.counts()[1].too_long == 10);
     assert!(server.monitor.describe()[1].contains("10 packets were too long to send"));
     assert_eq!(add(&server.stop()).1, TransmitCounts { sent: 10, lost: 10 });
@@ -95,7 +96,7 @@ fn a_packet_longer_than_the_interface_takes_is_lost_and_counted() {
 
 #[test]
 fn hosts_talk_by_tcp_through_two_cores() {
-    let Some(row) = Row::new("tcp") else { return };
+    let Some(row) = Row::new("tcp", 1500) else { return };
     row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
     row.right.ip(&["addr", "add", "10.9.0.2/24", "dev", "h1"]).expect("the end is there");
     let server = row.serve(both(), 2, |_, packet, bytes| {
@@ -153,7 +154,7 @@ fn hosts_talk_by_tcp_through_two_cores() {
 
 #[test]
 fn a_kernel_that_forwards_too_is_told_of() {
-    let Some(row) = Row::new("router") else { return };
+    let Some(row) = Row::new("router", 1500) else { return };
     let described = || {
         let server = row.serve(both(), 1, across);
         server.monitor.describe()

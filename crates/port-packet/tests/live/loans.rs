@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use millrace_port_packet::{Options, PacketPort};
 use port::{Batch, Opened, Port, Received};
+use testkit::row::{LONG, Row, eventually, number, numbered};
 
-use crate::bench::{LONG, Row, eventually, number, numbered, tap};
+use crate::bench::tap;
 
-/// What another thread finds in a batch that it has kept: the numbers of its packets.
+/// The numbers of the packets in a batch that another thread has kept.
 fn numbers(batch: &Batch) -> Vec<u64> {
     batch.each(0..batch.len()).map(|(_, bytes)| number(bytes).expect("nobody has written over it").1).collect()
 }
 
 #[test]
 fn batches_of_another_thread_stay_as_they_are_while_the_ring_goes_on() {
-    let Some(row) = Row::new("loans") else { return };
+    let Some(row) = Row::new("loans", 1500) else { return };
     let wires = row.wires();
     row.middle.enter(move || {
         let options = Options { blocks: 16, block_len: 16 << 10, burst: 7, ..tap("a0") };
@@ -70,7 +71,7 @@ fn batches_of_another_thread_stay_as_they_are_while_the_ring_goes_on() {
 
 #[test]
 fn a_ring_whose_blocks_are_all_kept_loses_packets_until_one_is_back() {
-    let Some(row) = Row::new("kept") else { return };
+    let Some(row) = Row::new("kept", 1500) else { return };
     let wires = row.wires();
     row.middle.enter(move || {
         let options = Options { blocks: 2, block_len: 16 << 10, ..tap("a0") };

@@ -2,12 +2,13 @@
 
 use millrace_port_packet::{Options, PacketPort};
 use port::{Batch, Opened, Port, Queue, Received};
+use testkit::row::{LONG, Row, eventually, number, numbered};
 
-use crate::bench::{LONG, Row, eventually, number, numbered, tap};
+use crate::bench::{Serves, received, tap};
 
 #[test]
 fn packets_that_find_no_block_are_counted() {
-    let Some(row) = Row::new("full") else { return };
+    let Some(row) = Row::new("full", 1500) else { return };
     let wires = row.wires();
     row.middle.enter(move || {
         let options = Options { blocks: 2, block_len: 16 << 10, ..tap("a0") };
@@ -53,7 +54,7 @@ fn packets_that_find_no_block_are_counted() {
 
 #[test]
 fn packets_that_nobody_has_read_are_lost_when_the_queues_end() {
-    let Some(row) = Row::new("unread") else { return };
+    let Some(row) = Row::new("unread", 1500) else { return };
     let wires = row.wires();
     row.middle.enter(move || {
         let mut port = PacketPort::new(tap("a0")).expect("the options are right");
@@ -76,7 +77,7 @@ fn packets_that_nobody_has_read_are_lost_when_the_queues_end() {
 
 #[test]
 fn the_end_of_a_long_packet_is_cut_off() {
-    let Some(row) = Row::new("snap") else { return };
+    let Some(row) = Row::new("snap", 1500) else { return };
     let options = Options { snap_len: 96, ..tap("a0") };
     let server = row.serve(options, 1, |_, packet, bytes| {
         let number = u64::from_be_bytes(*bytes[42..].first_chunk().expect("it is long enough"));
@@ -87,7 +88,7 @@ fn the_end_of_a_long_packet_is_cut_off() {
     });
     let wires = row.wires();
     (0..100).for_each(|number| wires[0].send(&numbered(0, number, 60 + number as usize)).expect("the wire takes it"));
-    eventually("all are received", || server.received() == 100);
+    eventually("all are received", || received(&server) == 100);
     assert_eq!(server.monitor.counts()[0].cut, 63);
     assert_eq!(server.stop()[0].received, 100);
 }

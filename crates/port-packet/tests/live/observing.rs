@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millrace_port_packet::{Options, Traffic};
 use port::Fate;
 use testkit::netns::missing;
+use testkit::row::{LONG, Row, eventually, numbered};
 
-use crate::bench::{LONG, Row, eventually, numbered, tap};
+use crate::bench::{Serves, received, tap};
 
 type Frames = HashMap<Vec<u8>, usize>;
 
@@ -77,7 +78,7 @@ impl Tcpdump {
 
 #[test]
 fn a_tap_sees_what_tcpdump_sees_and_sends_nothing() {
-    let Some(row) = Row::new("tap") else { return };
+    let Some(row) = Row::new("tap", 1500) else { return };
     let absent = missing(&["ping", "tcpdump"]);
     if let Some(absent) = &absent {
         eprintln!("SKIPPED (no {absent}): comparison with tcpdump; packets are counted");
@@ -112,10 +113,10 @@ fn a_tap_sees_what_tcpdump_sees_and_sends_nothing() {
     });
     eventually("the tap has all", || {
         let after = interface(&row, "a0");
-        server.received() == after.0 - before.0 + after.1 - before.1
+        received(&server) == after.0 - before.0 + after.1 - before.1
     });
     let dumped = dump.map(|dump| {
-        eventually("tcpdump has all", || dump.frames().values().sum::<usize>() as u64 == server.received());
+        eventually("tcpdump has all", || dump.frames().values().sum::<usize>() as u64 == received(&server));
         dump.end()
     });
     let counts = server.monitor.counts().remove(0);
@@ -138,7 +139,7 @@ fn a_tap_sees_what_tcpdump_sees_and_sends_nothing() {
 
 #[test]
 fn a_tap_of_arriving_packets_does_not_see_what_is_sent() {
-    let Some(row) = Row::new("arriving") else { return };
+    let Some(row) = Row::new("arriving", 1500) else { return };
     for (cores, label) in [(1, "one socket"), (2, "a group of sockets")] {
         let options = Options { traffic: Traffic::Arriving, ..tap("a0") };
         let server = row.serve(options, cores, |_, _, bytes| {
@@ -151,7 +152,7 @@ fn a_tap_of_arriving_packets_does_not_see_what_is_sent() {
             here.send(&numbered(1, number, 100)).expect("the wire takes it");
             left.send(&numbered(0, number, 100)).expect("the wire takes it");
         }
-        eventually(label, || server.received() == 100);
+        eventually(label, || received(&server) == 100);
         assert_eq!(server.monitor.counts()[0].offered, 100);
         assert_eq!(server.stop().iter().map(|outcome| outcome.received).sum::<u64>(), 100);
     }
@@ -159,7 +160,7 @@ fn a_tap_of_arriving_packets_does_not_see_what_is_sent() {
 
 #[test]
 fn packets_of_two_taps_come_in_the_order_of_their_times() {
-    let Some(row) = Row::new("order") else { return };
+    let Some(row) = Row::new("order", 1500) else { return };
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
     let options = Options { block_timeout_ms: 20, ..Options::observe(["a0", "a1"]) };
@@ -180,7 +181,7 @@ fn packets_of_two_taps_come_in_the_order_of_their_times() {
             std::thread::park_timeout(Duration::from_micros(500));
         }
     }
-    eventually("all are received", || server.received() == total);
+    eventually("all are received", || received(&server) == total);
     server.stop();
     let order = order.lock().expect("nobody panics");
     let wrong = order.iter().zip(0..).filter(|((number, _), place)| number != place).count();
@@ -189,7 +190,7 @@ fn packets_of_two_taps_come_in_the_order_of_their_times() {
 
 #[test]
 fn a_packet_whose_checksum_the_card_would_fill_in_is_counted() {
-    let Some(row) = Row::new("sums") else { return };
+    let Some(row) = Row::new("sums", 1500) else { return };
     row.left.run("ethtool", &["-K", "h0", "tx", "on"]).expect("a veth has offloads");
     row.middle.ip(&["addr", "add", "10.9.0.2/24", "dev", "a0"]).expect("the end is there");
     row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
@@ -206,7 +207,7 @@ fn a_packet_whose_checksum_the_card_would_fill_in_is_counted() {
 
 #[test]
 fn times_are_the_kernels_and_promiscuous_mode_ends_with_the_port() {
-    let Some(row) = Row::new("times") else { return };
+    let Some(row) = Row::new("times", 1500) else { return };
     let promiscuity = || {
         let told = row.middle.ip(&["-d", "link", "show", "dev", "a0"]).expect("the end is there");
         let number = told.split_whitespace().skip_while(|word| *word != "promiscuity").nth(1).map(str::to_owned);
@@ -224,7 +225,7 @@ fn times_are_the_kernels_and_promiscuous_mode_ends_with_the_port() {
     let before = real();
     left.send(&numbered(0, 1, 100)).expect("the wire takes it");
     let after = real();
-    eventually("it is received", || server.received() == 1);
+    eventually("it is received", || received(&server) == 1);
     server.stop();
     assert_eq!(promiscuity(), "0");
     let time = times.lock().expect("nobody panics")[0];
@@ -234,7 +235,7 @@ fn times_are_the_kernels_and_promiscuous_mode_ends_with_the_port() {
 
 #[test]
 fn fragments_come_as_they_are_or_gathered() {
-    let Some(row) = Row::new("fragments") else { return };
+    let Some(row) = Row::new("fragments", 1500) else { return };
     row.left.ip(&["addr", "add", "10.9.0.1/24", "dev", "h0"]).expect("the end is there");
     let neighbour = ["neigh", "add", "10.9.0.2", "lladdr", "02:00:00:00:09:02", "dev", "h0"];
     row.left.ip(&neighbour).expect("the end is there");
@@ -250,7 +251,7 @@ fn fragments_come_as_they_are_or_gathered() {
             let socket = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, 1), 0)).expect("the address is there");
             socket.send_to(&[7; 4000], (Ipv4Addr::new(10, 9, 0, 2), 7)).expect("it is sent");
         });
-        eventually("it is received", || server.received() == expected.len() as u64);
+        eventually("it is received", || received(&server) == expected.len() as u64);
         let outcomes = server.stop();
         assert!(outcomes.iter().any(|outcome| outcome.received == 0), "all come to one core: {outcomes:?}");
         assert_eq!(*lengths.lock().expect("nobody panics"), expected);

@@ -1,12 +1,13 @@
-//! What can't be opened is refused in one sentence that says what to type.
+//! Refusals: one sentence, which says what to type.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use millrace_port_packet::{Options, PacketPort};
 use port::{Port, PortError};
+use testkit::row::Row;
 
-use crate::bench::{Row, both, tap};
+use crate::bench::{both, tap};
 
 /// The sentence with which a port is refused.
 fn refusal(options: Options) -> String {
@@ -20,7 +21,7 @@ fn refusal(options: Options) -> String {
 
 #[test]
 fn a_refusal_says_what_to_type() {
-    let Some(row) = Row::new("refusals") else { return };
+    let Some(row) = Row::new("refusals", 1500) else { return };
     row.middle.enter(|| {
         assert_eq!(refusal(tap("eth7")), "there is no interface eth7; this network namespace has: lo, a0, a1");
         let long = Options { block_timeout_ms: 5000, ..tap("a0") };
@@ -58,7 +59,7 @@ fn tunnel(name: &str, hardware: libc::c_int) -> File {
 
 #[test]
 fn an_interface_without_ethernet_is_read_as_ip_or_refused() {
-    let Some(row) = Row::new("links") else { return };
+    let Some(row) = Row::new("links", 1500) else { return };
     const NONE: libc::c_int = 65_534;
     const SIT: libc::c_int = 776;
     let _tunnels = row.middle.enter(|| [tunnel("ip7", NONE), tunnel("sit7", SIT)]);
@@ -99,12 +100,12 @@ fn without_rights<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn a_missing_right_is_named() {
-    let Some(row) = Row::new("rights") else { return };
+    let Some(row) = Row::new("rights", 1500) else { return };
     row.middle.enter(|| {
         let told = without_rights(|| refusal(both()));
         assert_eq!(
             told,
-            "a0: make a packet socket: not permitted; run as root, or give the program the capability CAP_NET_RAW: \
+            "a0: make a packet socket: not permitted; run as root, or give the program its capabilities: \
              setcap cap_net_raw+ep FILE"
         );
     });

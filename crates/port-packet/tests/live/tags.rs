@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use millrace_port_packet::{Options, Traffic};
 use port::Fate;
+use testkit::row::{Row, eventually, numbered};
 
-use crate::bench::{Row, across, both, eventually, numbered, serve, tap};
+use crate::bench::{Serves, across, both, received, serve, tap};
 
 /// Frames with one tag and with two, of all priorities.
 fn tagged() -> Vec<Vec<u8>> {
@@ -22,7 +23,7 @@ fn tagged() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_tag_that_the_kernel_has_taken_out_is_put_back() {
-    let Some(row) = Row::new("tags") else { return };
+    let Some(row) = Row::new("tags", 1500) else { return };
     let came = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&came);
     let options = Options { traffic: Traffic::Arriving, ..tap("a0") };
@@ -34,7 +35,7 @@ fn a_tag_that_the_kernel_has_taken_out_is_put_back() {
     let beside = row.middle.enter(|| testkit::netns::Wire::open("a0")).expect("the end is there");
     let (wires, frames) = (row.wires(), tagged());
     frames.iter().for_each(|frame| wires[0].send(frame).expect("the wire takes it"));
-    eventually("all are received", || server.received() == frames.len() as u64);
+    eventually("all are received", || received(&server) == frames.len() as u64);
     server.stop();
     assert_eq!(*came.lock().expect("nobody panics"), frames);
     // Or the test would show nothing: another socket doesn't see the outer tag.
@@ -44,7 +45,7 @@ fn a_tag_that_the_kernel_has_taken_out_is_put_back() {
 
 #[test]
 fn a_tagged_packet_is_forwarded_with_its_tag() {
-    let Some(row) = Row::new("trunk") else { return };
+    let Some(row) = Row::new("trunk", 1500) else { return };
     let came = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&came);
     let server = row.serve(both(), 1, across);
@@ -56,7 +57,7 @@ fn a_tagged_packet_is_forwarded_with_its_tag() {
     });
     let (wires, frames) = (row.wires(), tagged());
     frames.iter().for_each(|frame| wires[0].send(frame).expect("the wire takes it"));
-    eventually("all arrive", || shown.received() == frames.len() as u64);
+    eventually("all arrive", || received(&shown) == frames.len() as u64);
     drop((server, shown));
     assert_eq!(*came.lock().expect("nobody panics"), frames);
 }

@@ -1,4 +1,4 @@
-//! What the examples share: options, a loop on one core, and a line of counts at the end.
+//! The part that the examples share: options, a loop on one core, and a line of counts at the end.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -36,20 +36,14 @@ pub(crate) fn run(
     }
     to.flush()?;
     let mut batch = Batch::default();
-    let (mut received, mut idle, start) = (0, 0_u32, Instant::now());
+    let (mut received, start) = (0, Instant::now());
     while end.is_none_or(|end| Instant::now() < end) {
         match turn(queue, &mut batch, sides) {
-            Ok(Received::Packets) => {
-                received += batch.len() as u64;
-                idle = 0;
-            }
+            Ok(Received::Packets) => received += batch.len() as u64,
             Ok(Received::Idle | Received::End) | Err(PortError::Down(_)) => {
-                idle += 1;
-                // As the engines do: not a system call for every gap between packets.
-                if idle > 100 {
-                    queue.flush()?;
-                    queue.wait(Duration::from_millis(50))?;
-                }
+                // As the engines do.
+                queue.flush()?;
+                queue.wait(Duration::from_millis(50))?;
             }
             Err(error) => return Err(error.into()),
         }

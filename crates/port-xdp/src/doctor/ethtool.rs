@@ -1,8 +1,8 @@
-//! What a driver tells by `SIOCETHTOOL`: its name and its offloads. Layouts: `linux/ethtool.h`.
+//! Questions to a driver by `SIOCETHTOOL`: its name and its offloads. Layouts: `linux/ethtool.h`.
 
 use std::io;
 
-use crate::interface::Probe;
+use interface::Probe;
 
 const GET_DRIVER: u32 = 0x03;
 const GET_STRINGS: u32 = 0x1b;

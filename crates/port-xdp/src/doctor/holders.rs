@@ -30,7 +30,7 @@ fn holder(entry: &DirEntry, program: u32) -> Option<Holder> {
     Some(Holder { process, name, has_link: held.contains(&true) })
 }
 
-/// Whether a descriptor is of the program's link, if it is of the program at all.
+/// Returns whether a descriptor is of the program's link; `None` if it isn't of the program at all.
 fn held(process: &Path, file: &DirEntry, program: u32) -> Option<bool> {
     let target = fs::read_link(file.path()).ok()?;
     if !target.to_str()?.starts_with("anon_inode:bpf") {

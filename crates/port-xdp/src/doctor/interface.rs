@@ -2,13 +2,15 @@
 
 use std::io;
 
+use interface::Probe;
+
 use super::ethtool;
 use super::holders::{Holder, holders};
 use super::machine::{Seen, why};
 use super::namespaces;
 use super::trial::{Trial, attempt};
 use crate::error::XdpError;
-use crate::interface::{Probe, Queues};
+use crate::facts::{Facts, Queues};
 use crate::netlink::{self, Link};
 
 /// Facts about an interface.
@@ -45,7 +47,7 @@ pub(super) struct Attached {
     pub(super) holders: Vec<Holder>,
 }
 
-/// What a driver can do with XDP: `enum netdev_xdp_act` of `linux/netdev.h`.
+/// Abilities of a driver with XDP: `enum netdev_xdp_act` of `linux/netdev.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Abilities(pub(super) u64);
 
@@ -73,7 +75,7 @@ pub(super) struct Peer {
 impl Interface {
     /// Asks the kernel, and tries the interface out if that is wanted.
     pub(super) fn look(probe: &Probe, name: &str, try_out: bool) -> Result<Self, XdpError> {
-        let facts = probe.facts(name)?;
+        let facts = Facts::of(probe, name)?;
         let flags = probe.flags(name).unwrap_or_default();
         let link =
             netlink::link(facts.index).map_err(|error| XdpError::system(name, "ask for the interface", error))?;

@@ -1,4 +1,4 @@
-//! What facts mean for runs: facts in, findings out.
+//! The doctor's judgement: facts in, findings out.
 
 pub(super) mod interface;
 pub(super) mod machine;

@@ -73,7 +73,7 @@ pub(super) fn why(error: io::Error) -> String {
     }
 }
 
-/// Whether the kernel has AF_XDP sockets, which it tells also those who may not make any.
+/// Returns whether the kernel has AF_XDP sockets, which it tells also those who may not make any.
 fn has_sockets() -> Seen<bool> {
     // SAFETY: no memory is involved.
     let file = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

@@ -6,7 +6,7 @@ use crate::error::XdpError;
 use crate::options::{Copying, Mode, Options};
 use crate::port::XdpPort;
 
-/// What has come of it.
+/// Its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
     /// The program ran in the driver.

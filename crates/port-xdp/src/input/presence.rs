@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interface::Presence;
 use packet::Nanos;
 
 use super::{Inlet, Input, Interface};
 use crate::error::XdpError;
-use crate::interface::Presence;
+use crate::facts::{Facts, Queues};
 use crate::outlets::{Outlet, lock};
 use crate::socket::{self, Wish};
 
@@ -80,8 +81,8 @@ impl Input {
             let Interface { device, inlet, .. } = &self.interfaces[interface];
             let device = Arc::clone(device);
             let presence = match inlet {
-                Some(inlet) => self.probe.presence(&device.name, inlet.index),
-                None => Presence::Gone,
+                Some(inlet) if inlet.socket.is_bound() => self.probe.presence(&device.name, inlet.index),
+                Some(_) | None => Presence::Gone,
             };
             let before = std::mem::replace(&mut self.interfaces[interface].presence, presence);
             match presence {
@@ -107,7 +108,7 @@ impl Input {
         if self.queue != 0 {
             return;
         }
-        let Ok(queues) = self.probe.queues(&device.name, device.index()) else { return };
+        let Ok(queues) = Queues::of(&self.probe, &device.name, device.index()) else { return };
         let checked = queues.check(&device.name, self.queues, self.options.single_queue);
         if checked.is_err() && !*has_wrong_queues {
             let exchanged = device.exchange();
@@ -121,7 +122,7 @@ impl Input {
 
     fn open_again(&mut self, interface: usize) -> Result<(), XdpError> {
         let device = Arc::clone(&self.interfaces[interface].device);
-        let facts = self.probe.facts(&device.name)?;
+        let facts = Facts::of(&self.probe, &device.name)?;
         facts.queues.check(&device.name, self.queues, self.options.single_queue)?;
         self.open(interface, facts.index, facts.mtu, Duration::ZERO)?;
         let attached = device.attach(facts.index);

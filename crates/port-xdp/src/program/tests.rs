@@ -2,6 +2,7 @@
 
 use std::sync::Once;
 
+use interface::InterfaceError;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -15,7 +16,7 @@ const PASS: u32 = 2;
 fn loaded(filter: &Filter) -> Option<Program> {
     match Program::load("none", 1, filter) {
         Ok(program) => Some(program),
-        Err(XdpError::Privilege { .. }) => {
+        Err(XdpError::Interface(InterfaceError::Privilege { .. })) => {
             // Once for all tests.
             static TOLD: Once = Once::new();
             TOLD.call_once(|| eprintln!("SKIPPED (needs root): the XDP program on frames"));

@@ -1,11 +1,12 @@
-//! What the doctor finds on veth pairs, and that it mends itself by what it says to type.
+//! The doctor on veth pairs: its findings, and their end once one has typed what it says.
 
 use millrace_port_xdp::{Examination, Finding, State, examine};
+use testkit::row::{Row, eventually};
 
-use crate::bench::{Row, across, both, eventually};
+use crate::bench::{Forwards, across, both};
 use crate::refusals::without;
 
-/// What is found out about these interfaces of the middle.
+/// The findings about these interfaces of the middle.
 fn found(row: &Row, interfaces: &[&str], cores: u32, try_out: bool) -> Vec<Finding> {
     let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
     let about = Examination { interfaces, cores, try_out };

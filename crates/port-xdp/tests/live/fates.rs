@@ -1,11 +1,12 @@
-//! What becomes of packets by their fates, and of frames when batches are kept, copied and shared.
+//! Packets by their fates, and frames when batches are kept, copied and shared.
 
 use std::sync::{Arc, mpsc};
 
 use millrace_port_xdp::Options;
 use port::{Batch, Block, Fate};
+use testkit::row::{Row, crossing, eventually, exchange, number, numbered};
 
-use crate::bench::{Row, both, eventually, exchange, numbered};
+use crate::bench::{Forwards, both};
 
 #[test]
 fn a_packet_for_both_arrives_once_at_each_side() {
@@ -56,7 +57,7 @@ fn rewritten_grown_and_shared_packets_arrive_whole() {
     let forwarder = row.work(both(), move |batch| {
         for index in 0..batch.len() {
             let (seq, mut frame) = (batch.packets()[index].seq.0, batch.bytes(index).to_vec());
-            let (side, number) = crate::bench::number(&frame).expect("it came whole");
+            let (side, number) = number(&frame).expect("it came whole");
             match seq % 3 {
                 // In place, to a shorter packet.
                 0 => batch.replace(index, &numbered(side, number, 80)),
@@ -70,13 +71,13 @@ fn rewritten_grown_and_shared_packets_arrive_whole() {
             batch.share(&mut block);
             let last = batch.len() - 1;
             let bytes = batch.bytes_mut(last).to_vec();
-            assert!(!batch.is_in_place(last) && crate::bench::number(&bytes).is_some());
+            assert!(!batch.is_in_place(last) && number(&bytes).is_some());
         }
         for packet in batch.packets_mut() {
             packet.fate = Fate::Transmit(packet.interface ^ 1);
         }
     });
-    let arrived = exchange(&row.wires(), &[0, 1], 200, 3000, |side, from| u64::from(side != from));
+    let arrived = exchange(&row.wires(), &[0, 1], 200, 3000, crossing);
     assert!(arrived.iter().all(|arrived| arrived.len() == 3000 && arrived.values().all(|count| *count == 1)));
     let outcome = forwarder.stop();
     assert_eq!((outcome.received, outcome.sent.sent, outcome.sent.lost), (6000, 6000, 0));

@@ -1,17 +1,19 @@
 //! Interfaces that go down, vanish and come back, and programs that are exchanged.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use crate::bench::{Row, across, both, eventually, exchange, numbered};
+use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
+
+use crate::bench::{Forwards, across, both};
 
 #[test]
 fn a_link_that_was_down_carries_packets_again() {
     let Some(row) = Row::new("down", 1500) else { return };
     let forwarder = row.forward(both(), across);
     let wires = row.wires();
-    exchange(&wires, &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    exchange(&wires, &[0, 1], 100, 300, crossing);
     row.middle.ip(&["link", "set", "a1", "down"]).expect("the end is there");
     // They are for an interface that is down: they wait in its ring, and more are lost.
     eventually("the ring is full", || {
@@ -31,7 +33,7 @@ fn a_link_that_was_down_carries_packets_again() {
     while wires[1].take().expect("the wire is up").is_some() {
         late += 1;
     }
-    let arrived = exchange(&wires, &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    let arrived = exchange(&wires, &[0, 1], 100, 300, crossing);
     assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
     let outcome = forwarder.stop();
     assert_eq!(outcome.sent.sent + outcome.sent.lost, outcome.received);
@@ -47,7 +49,7 @@ fn a_port_opens_while_an_interface_is_down() {
     let forwarder = row.forward(both(), across);
     eventually("the port sees it", || forwarder.monitor.describe()[1].ends_with("now: it is down"));
     row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
-    let arrived = exchange(&row.wires(), &[0, 1], 100, 300, |side, from| u64::from(side != from));
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 300, crossing);
     assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
     let outcome = forwarder.stop();
     assert_eq!(outcome.down, ["a1"]);
@@ -58,7 +60,7 @@ fn a_port_opens_while_an_interface_is_down() {
 fn an_interface_deleted_and_made_again_is_taken_up() {
     let Some(row) = Row::new("again", 1500) else { return };
     let forwarder = row.forward(both(), across);
-    exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+    exchange(&row.wires(), &[0, 1], 100, 500, crossing);
     for side in [1, 0] {
         let name = format!("a{side}");
         row.middle.ip(&["link", "del", &name]).expect("the end is there");
@@ -67,7 +69,7 @@ fn an_interface_deleted_and_made_again_is_taken_up() {
         });
         row.lay(side, 1500);
         eventually("the port takes it up", || !forwarder.monitor.describe()[side].contains("now:"));
-        let arrived = exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+        let arrived = exchange(&row.wires(), &[0, 1], 100, 500, crossing);
         assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
     }
     // Both at once, as when the other end of both wires goes.
@@ -83,10 +85,48 @@ fn an_interface_deleted_and_made_again_is_taken_up() {
         counts.iter().map(|count| count.program.redirected).sum::<u64>() == before + 2
             && forwarder.monitor.describe().iter().all(|line| !line.contains("now:"))
     });
-    let arrived = exchange(&row.wires(), &[0, 1], 100, 500, |side, from| u64::from(side != from));
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 500, crossing);
     assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
     let outcome = forwarder.stop();
     assert!(outcome.down.contains(&"a0".to_owned()) && outcome.down.contains(&"a1".to_owned()), "{outcome:?}");
+    assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");
+}
+
+#[test]
+fn an_interface_that_was_in_another_namespace_is_taken_up_when_it_is_back() {
+    let Some(row) = Row::new("moved", 1500) else { return };
+    let (arrived, has_arrived) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let forwarder = row.work(both(), move |batch| {
+        for packet in batch.packets_mut() {
+            packet.fate = across(0, packet.interface);
+        }
+        // The port does nothing meanwhile. Once the test has dropped its end, nobody waits.
+        if arrived.send(()).is_ok() {
+            let _ = may_go_on.recv();
+        }
+    });
+    row.wires()[0].send(&numbered(0, 0, 100)).expect("the wire takes it");
+    has_arrived.recv_timeout(LONG).expect("the packet arrives");
+    let number = || {
+        let line = row.middle.ip(&["-o", "link", "show", "dev", "a1"]).expect("the end is there");
+        line.split(':').next().map(str::to_owned)
+    };
+    let before = number();
+    row.middle.ip(&["link", "set", "a1", "netns", row.left.name()]).expect("the end is there");
+    row.left.ip(&["link", "set", "a1", "netns", row.middle.name()]).expect("the end is there");
+    row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
+    // It has its number still, so that only its socket tells.
+    assert_eq!(number(), before);
+    drop((has_arrived, go_on));
+    let wires = row.wires();
+    eventually("the port takes it up", || {
+        wires[1].send(&numbered(1, 1 << 40, 100)).expect("the wire takes it");
+        wires[0].take().expect("the wire is up").is_some()
+    });
+    let arrived = exchange(&wires, &[0, 1], 100, 300, crossing);
+    assert!(arrived.iter().all(|arrived| arrived.values().all(|count| *count == 1)));
+    let outcome = forwarder.stop();
     assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");
 }
 
@@ -124,7 +164,7 @@ fn programs_are_exchanged_under_load_without_a_loss() {
             times += 1;
         }
     });
-    let arrived = exchange(&row.wires(), &[0, 1], 100, 5000, |side, from| u64::from(side != from));
+    let arrived = exchange(&row.wires(), &[0, 1], 100, 5000, crossing);
     // ORDERING: Relaxed. As above.
     done.store(true, Ordering::Relaxed);
     exchanger.join().expect("it doesn't panic");

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use millrace_port_xdp::XdpPort;
 use port::Port;
+use testkit::row::{LONG, Row, crossing, eventually, exchange};
 
-use crate::bench::{LONG, Row, across, both, eventually, exchange};
+use crate::bench::{Forwards, across, both};
 
 const CHILD: &str = "MILLRACE_XDP_CHILD";
 
@@ -44,7 +45,7 @@ fn a_killed_process_leaves_nothing_behind() {
         child.wait().expect("it is ours");
         eventually("the program goes with its process", || !shown(&row).contains("prog/xdp"));
         let forwarder = row.forward(both(), across);
-        exchange(&row.wires(), &[0, 1], 100, 200, |side, from| u64::from(side != from));
+        exchange(&row.wires(), &[0, 1], 100, 200, crossing);
         assert!(forwarder.stop().balance.adds_up());
         assert!(!shown(&row).contains("prog/xdp"), "a port that ends takes its program off");
     }

@@ -1,4 +1,4 @@
-//! What goes across, what passes to the kernel, and what nobody claims.
+//! Packets that go across, that pass to the kernel, and that nobody claims.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use millrace_port_xdp::{Filter, LinkPolicy, ManagementPort, Options, Protocol};
 use port::Fate;
+use testkit::row::{LONG, Row, eventually, numbered};
 
-use crate::bench::{LONG, Row, across, both, eventually, numbered, pin, processors};
+use crate::bench::{Forwards, across, both, pin, processors};
 
 #[test]
 fn hosts_resolve_each_other_and_ping_through_the_port() {

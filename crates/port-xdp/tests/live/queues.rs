@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use millrace_port_xdp::XdpPort;
 use port::{Batch, Fate, Opened, Port, Received};
+use testkit::row::{LONG, Row, number, numbered};
 
-use crate::bench::{LONG, Row, both, number, numbered, pin, processors};
+use crate::bench::{both, pin, processors};
 
 #[test]
 fn packets_of_two_queues_come_once_with_numbers_of_their_own() {

@@ -1,9 +1,10 @@
-//! What can't be opened is refused in one sentence that says what to type.
+//! Refusals: one sentence, which says what to type.
 
 use millrace_port_xdp::{Copying, Mode, Options, XdpPort};
 use port::{Port, PortError};
+use testkit::row::Row;
 
-use crate::bench::{Row, across, both};
+use crate::bench::{Forwards, across, both};
 
 /// The sentence with which a port of the middle is refused.
 fn refusal(row: &Row, options: Options, cores: usize) -> String {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use millrace_port_xdp::{Options, XdpPort};
 use port::{Batch, Fate, Opened, Order, Port, PortError, ReceiveLosses, Received};
+use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
 
-use crate::bench::{LONG, Row, both, eventually, exchange, numbered};
+use crate::bench::both;
 
 #[test]
 fn the_halves_of_a_stream_work_on_two_threads() {
     stream("stream", |row| {
-        let arrived = exchange(&row.wires(), &[0, 1], 200, 10_000, |side, from| u64::from(side != from));
+        let arrived = exchange(&row.wires(), &[0, 1], 200, 10_000, crossing);
         assert!(arrived.iter().all(|arrived| arrived.len() == 10_000 && arrived.values().all(|count| *count == 1)));
         Some(20_000)
     });

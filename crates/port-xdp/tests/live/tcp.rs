@@ -5,13 +5,14 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use millrace_port_xdp::{Mode, Options};
+use testkit::row::{LONG, Row};
 
-use crate::bench::{LONG, Row, across, both};
+use crate::bench::{Forwards, across, both};
 
 /// Bytes that each connection carries in each direction.
 const LEN: u32 = 4_000_000;
 
-/// What a connection carries: other bytes for each.
+/// The bytes that a connection carries: other bytes for each.
 fn content(connection: u32) -> Vec<u8> {
     (0..LEN).map(|at| ((at ^ connection << 20).wrapping_mul(0x9e37_79b1) >> 13) as u8).collect()
 }

@@ -2,14 +2,15 @@
 
 use millrace_port_xdp::{BusyPoll, Copying, Mode, Options};
 use testkit::netns::{Namespace, Wire};
+use testkit::row::{Row, crossing, exchange};
 
-use crate::bench::{Row, across, both, exchange};
+use crate::bench::{Forwards, across, both};
 
 /// Packets of this length in both directions, more than there are frames.
 fn unique(label: &str, options: Options, len: usize, total: u64) -> Option<Vec<String>> {
     let row = Row::new(label, 9000)?;
     let forwarder = row.forward(options, across);
-    let arrived = exchange(&row.wires(), &[0, 1], len, total, |side, from| u64::from(side != from));
+    let arrived = exchange(&row.wires(), &[0, 1], len, total, crossing);
     for (side, arrived) in arrived.iter().enumerate() {
         assert!(arrived.keys().map(|(from, number)| (*from, *number)).eq((0..total).map(|number| (1 - side, number))));
         assert!(arrived.values().all(|count| *count == 1), "a packet arrived twice");
@@ -72,7 +73,7 @@ fn two_pairs_of_interfaces() {
     let forwarder = row.forward(options, across);
     let open = |name: &str, host: &Namespace| host.enter(|| Wire::open(name)).expect("the end is there");
     for wires in [row.wires(), [open("h2", &row.left), open("h3", &row.right)]] {
-        let arrived = exchange(&wires, &[0, 1], 100, 1000, |side, from| u64::from(side != from));
+        let arrived = exchange(&wires, &[0, 1], 100, 1000, crossing);
         assert!(arrived.iter().all(|arrived| arrived.len() == 1000 && arrived.values().all(|count| *count == 1)));
     }
     let outcome = forwarder.stop();

@@ -1,4 +1,4 @@
-//! What the facts about an interface mean for runs.
+//! Findings from the facts about an interface.
 
 use crate::doctor::holders::Holder;
 use crate::doctor::interface::{Abilities, Attached, Interface, Peer};
@@ -69,7 +69,7 @@ fn program(interface: &Interface) -> Finding {
     Finding::problem("program", says, advice)
 }
 
-/// How to learn what the kernel doesn't tell.
+/// The sentence that says how to learn what the kernel doesn't tell.
 fn try_it(interface: &Interface) -> String {
     format!("type `millrace doctor --interface {} --try`, which takes its packets for a moment", interface.name)
 }

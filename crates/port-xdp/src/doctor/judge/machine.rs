@@ -1,4 +1,4 @@
-//! What the facts about the machine mean for runs.
+//! Findings from the facts about the machine.
 
 use crate::doctor::machine::Machine;
 use crate::doctor::{Finding, Plan};
@@ -77,7 +77,7 @@ fn types(machine: &Machine) -> Finding {
     }
 }
 
-/// How the program gets its rights.
+/// The sentence that says how the program gets its rights.
 fn grant(machine: &Machine) -> String {
     let program = &machine.program;
     format!(

@@ -1,6 +1,6 @@
 use super::*;
 use crate::doctor::State;
-use crate::interface::Queues;
+use crate::facts::Queues;
 
 const ALL: Abilities = Abilities(Abilities::RUNS | Abilities::REDIRECTS | Abilities::ZERO_COPY | Abilities::FRAGS);
 const NEW: Option<(u32, u32)> = Some((6, 18));

@@ -1,13 +1,15 @@
-//! Memory mapped for a socket: its rings, and the frames.
+//! Memory mapped for a socket: its rings, and frames.
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
+use locality::pages;
+
 /// A mapping that other parties write too: the kernel, or the other half of a port. It is reached by pointers alone.
 #[derive(Debug)]
-pub(crate) struct Area {
+pub struct Area {
     start: NonNull<u8>,
     len: usize,
 }
@@ -18,13 +20,24 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// Zeroed memory of its own.
-    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
+    /// Maps zeroed memory, on huge pages if possible: packets lie everywhere in it, and with small pages the processor would look
+    /// up the page of nearly every one.
+    ///
+    /// # Errors
+    /// The kernel has no memory.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let area = Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        pages::advise(area.start.as_ptr(), len);
+        // SAFETY: the mapping is new and nobody has pointers into it. Writing makes its pages.
+        unsafe { area.start.as_ptr().write_bytes(0, len) };
+        Ok(area)
     }
 
-    /// A ring of a socket.
-    pub(crate) fn of_socket(socket: RawFd, len: usize, offset: i64) -> io::Result<Self> {
+    /// Maps `len` bytes of a socket's rings, from `offset` on.
+    ///
+    /// # Errors
+    /// The socket has no such ring, or the kernel no memory.
+    pub fn of_socket(socket: RawFd, len: usize, offset: i64) -> io::Result<Self> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, socket, offset)
     }
 
@@ -40,25 +53,40 @@ impl Area {
         Ok(Self { start, len })
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// Length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "the kernel maps nothing of no length")]
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) const fn start(&self) -> NonNull<u8> {
+    /// The first byte.
+    #[must_use]
+    pub const fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The address of `T` at `offset`.
+    /// The address of `count` values `T` at `offset`.
     ///
     /// # Panics
     /// It exceeds the mapping, or isn't aligned.
-    pub(crate) fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
+    #[must_use]
+    pub fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
         let end = count.checked_mul(size_of::<T>()).and_then(|len| len.checked_add(offset));
         assert!(end.is_some_and(|end| end <= self.len), "offset {offset} exceeds a mapping of {} bytes", self.len);
         // SAFETY: within the mapping, as just checked.
         let at = unsafe { self.start.add(offset) }.cast::<T>();
         assert!(at.is_aligned(), "offset {offset} is not aligned");
         at
+    }
+
+    /// A part of the mapping.
+    ///
+    /// # Panics
+    /// It exceeds the mapping.
+    #[must_use]
+    pub fn part(&self, start: usize, len: usize) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.at(start, len), len)
     }
 }
 
