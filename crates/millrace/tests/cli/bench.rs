@@ -98,6 +98,40 @@ fn loss_free_rates_stand_in_measured_rows_alone() {
     assert_eq!(folder.json(&format!("bench ddos {SMALL} --cores 1 --json"))["rows"][0]["loss_free"], Value::Null);
 }
 
+/// Each measured row has its times at each load; they rise with the quantile, and a lost packet is in no other figure.
+#[test]
+fn latency_stands_in_measured_rows_alone() {
+    let folder = Folder::new();
+    let beyond = machine_cores() + 1;
+    let line = format!("bench ddos {SMALL} --set flows=500 --set flows_v6=1 --engines sequential,scr --latency");
+    let result = folder.json(&format!("{line} --cores 1-{beyond} --load 20%,60% --json"));
+    for row in rows(&result) {
+        let latency = &row["latency"];
+        if row["cores"].as_u64().unwrap() > machine_cores() {
+            assert!(latency["not_measured"].as_str().unwrap().contains("no latency"), "{row:#}");
+            continue;
+        }
+        let loads: Vec<f64> = latency.as_array().unwrap().iter().map(|one| one["load"].as_f64().unwrap()).collect();
+        assert_eq!(loads, [0.2, 0.6], "{row:#}");
+        for one in latency.as_array().unwrap() {
+            let at = |name: &str| one[name].as_u64().unwrap();
+            assert!(at("packets") > 0 && at("p50_ns") > 0, "{row:#}");
+            assert!(at("p50_ns") <= at("p99_ns") && at("p99_ns") <= at("p999_ns"), "{row:#}");
+            let throughput = row["mpps"]["median"].as_f64().unwrap();
+            let share = one["mpps"].as_f64().unwrap() / throughput;
+            assert!((share - one["load"].as_f64().unwrap()).abs() < 0.01, "{row:#}");
+        }
+    }
+    let text = folder.stdout(&format!("{line} --cores 1"));
+    for word in ["latency from arrival to transmit", "p99.9", "10 %", "90 %"] {
+        assert!(text.contains(word), "{word} is missing in {text}");
+    }
+    let (code, error) = folder.fails(&format!("{line} --load 0"));
+    assert!(code == 2 && error.contains("no load"), "{error}");
+    let (code, error) = folder.fails("bench ddos --in demo.pcap.zst --load 10%");
+    assert!(code == 2 && error.contains("--latency"), "{error}");
+}
+
 #[test]
 fn the_model_stands_beside_what_was_found() {
     let folder = Folder::new();
