@@ -113,7 +113,7 @@ pub enum XdpError {
 }
 
 /// The capabilities of an AF_XDP port.
-const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock";
+const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
 
 impl XdpError {
     /// The kernel's refusal of `action`.

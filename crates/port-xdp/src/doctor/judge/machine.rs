@@ -8,6 +8,7 @@ const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;
 const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 /// All findings, in the order in which a user mends them.
@@ -81,7 +82,7 @@ fn types(machine: &Machine) -> Finding {
 fn grant(machine: &Machine) -> String {
     let program = &machine.program;
     format!(
-        "run it with `sudo`, or type `sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep {program}` once"
+        "run it with `sudo`, or type `sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep {program}` once"
     )
 }
 
@@ -97,6 +98,8 @@ fn rights(machine: &Machine) -> Finding {
         ("cap_net_admin", machine.has(NET_ADMIN)),
         ("cap_net_raw", machine.has(NET_RAW)),
         ("cap_bpf", machine.has(BPF) || machine.has(SYS_ADMIN)),
+        // Without it the verifier guards against speculation, and refuses the program's arithmetic on addresses.
+        ("cap_perfmon", machine.has(PERFMON) || machine.has(SYS_ADMIN)),
     ];
     let missing: Vec<&str> = needed.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
@@ -110,7 +113,7 @@ fn rights(machine: &Machine) -> Finding {
             "run it outside of that, or in a container with the machine's own root",
         );
     }
-    Finding::good("rights", "this process has cap_net_admin, cap_net_raw and cap_bpf")
+    Finding::good("rights", "this process has cap_net_admin, cap_net_raw, cap_bpf and cap_perfmon")
 }
 
 fn memory(machine: &Machine, plan: &Plan) -> Finding {
@@ -209,7 +212,7 @@ mod tests {
             release: "6.18.1".into(),
             has_sockets: Ok(true),
             has_types: true,
-            capabilities: Ok(1 << NET_ADMIN | 1 << NET_RAW | 1 << IPC_LOCK | 1 << BPF),
+            capabilities: Ok(1 << NET_ADMIN | 1 << NET_RAW | 1 << IPC_LOCK | 1 << BPF | 1 << PERFMON),
             is_in_first_user_namespace: true,
             locked_limit: Some(8 << 20),
             processors: 4,
@@ -256,7 +259,10 @@ mod tests {
     fn missing_rights_are_named() {
         let with = |set: u64| rights(&Machine { capabilities: Ok(set), ..machine() });
         let finding = with(1 << NET_RAW);
-        assert_eq!(finding.says, "this process lacks cap_net_admin, cap_bpf, so it may not open interfaces");
+        assert_eq!(
+            finding.says,
+            "this process lacks cap_net_admin, cap_bpf, cap_perfmon, so it may not open interfaces"
+        );
         assert!(finding.advice.expect("it is a problem").contains("cap_ipc_lock+ep /opt/millrace`"));
         assert_eq!(with(1 << NET_ADMIN | 1 << NET_RAW | 1 << SYS_ADMIN).state, State::Good);
         let contained = rights(&Machine { is_in_first_user_namespace: false, ..machine() });
