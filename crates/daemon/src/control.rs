@@ -15,8 +15,9 @@ use crate::error::DaemonError;
 use crate::line;
 use crate::message::{Reply, Request};
 
-/// Time for a client to send its request, and to take its answer.
-const WITHIN: Duration = Duration::from_secs(5);
+/// Time for a client to send its request, and to take its answer. Clients are served one after the other, and the run's other chores wait
+/// meanwhile.
+const WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a waiting socket checks whether the run has ended.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 

@@ -28,7 +28,7 @@ pub use http::{HttpServer, Latest, Routes, Serving};
 pub use line::LINE_MAX;
 pub use log::{Format, Logs};
 pub use message::{
-    Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, TracedPacket,
+    Core, Dropped, FlowLine, Flows, Interface, Latency, Reply, Request, Stats, Table, TopFlow, Traced, TracedPacket,
     Transactions,
 };
 pub use privileges::{Capability, Rights, drop_rights};

@@ -60,7 +60,7 @@ pub enum Reply {
     /// The function's report; none if it makes none.
     Report(Option<Table>),
     /// Packets of a trace.
-    Traced(Vec<TracedPacket>),
+    Traced(Traced),
     /// It is done; in a sentence.
     Done(String),
     /// It can't be done, and why; in a sentence.
@@ -190,6 +190,15 @@ pub struct FlowLine {
     pub expires_in_ms: u64,
 }
 
+/// Packets of a trace since the last request for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Packets that fit.
+    pub packets: Vec<TracedPacket>,
+    /// How many more fit, and were left out.
+    pub left_out: u64,
+}
+
 /// A packet of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
@@ -197,12 +206,12 @@ pub struct TracedPacket {
     pub number: u64,
     /// Its arrival in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Number of the interface that it came in by.
-    pub interface: u64,
+    /// The interface that it came in by: its name, or its number in a capture.
+    pub interface: String,
     /// Its headers as it came, in words.
     pub parsed: String,
     /// Interfaces that it was sent by, also as an answer; none if it was dropped.
-    pub sent_by: Vec<u64>,
+    pub sent_by: Vec<String>,
     /// Why it was dropped.
     pub reason: Option<String>,
     /// Its flows, as they are now, if they were asked for.

@@ -36,6 +36,8 @@ struct State {
     link: Option<OwnedFd>,
     /// The socket of each queue.
     sockets: Vec<Weak<Socket>>,
+    /// Packets lost at sockets that were closed.
+    lost_before: u64,
     /// Where the program runs, in words.
     place: String,
     binding: Option<Binding>,
@@ -52,6 +54,8 @@ pub struct InterfaceCounts {
     pub interface: String,
     /// What its XDP program has counted.
     pub program: ProgramCounts,
+    /// Packets for the function that were lost because a ring was full.
+    pub ring_full: u64,
     /// Link traffic that the port has sent out of this interface itself.
     pub sent_across: u64,
     /// Link traffic for this interface that was lost because its transmit ring was full.
@@ -66,6 +70,7 @@ impl Device {
             before: ProgramCounts::default(),
             link: None,
             sockets: (0..queues).map(|_| Weak::new()).collect(),
+            lost_before: 0,
             place: String::new(),
             binding: None,
             queues,
@@ -207,6 +212,11 @@ impl Device {
         self.state().trouble = trouble;
     }
 
+    /// Counts packets that were lost at a socket, which is closed now.
+    pub(crate) fn count_lost(&self, lost: u64) {
+        self.state().lost_before += lost;
+    }
+
     /// Counts link traffic that was to go out of this interface.
     pub(crate) fn count_across(&self, sent: u64, lost: u64) {
         // ORDERING: Relaxed. Counts to look at; pairs with `counts`.
@@ -221,7 +231,9 @@ impl Device {
         let state = self.state();
         let mut program = state.program.counts();
         program.add(&state.before);
-        InterfaceCounts { interface: self.name.clone(), program, sent_across, lost_across }
+        let sockets = state.sockets.iter().filter_map(Weak::upgrade);
+        let ring_full = state.lost_before + sockets.map(|socket| socket.statistics().lost()).sum::<u64>();
+        InterfaceCounts { interface: self.name.clone(), program, ring_full, sent_across, lost_across }
     }
 
     /// One line: where the program runs, how packets come, and what the filter does.

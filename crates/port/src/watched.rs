@@ -125,17 +125,21 @@ mod tests {
     use crate::batch::{Fate, Packet};
     use crate::memory::{MemoryQueue, Trace};
 
+    /// Numbers of packets that came, and of those that went, with their fates.
     #[derive(Default)]
-    struct Seen(Mutex<(Vec<u64>, Vec<(u64, Fate)>)>);
+    struct Seen {
+        came: Mutex<Vec<u64>>,
+        went: Mutex<Vec<(u64, Fate)>>,
+    }
 
     impl Watch for Seen {
         fn received(&self, queue: usize, batch: &Batch) {
             assert_eq!(queue, 0);
-            self.0.lock().unwrap().0.extend(batch.packets().iter().map(|packet| packet.seq.0));
+            self.came.lock().unwrap().extend(batch.packets().iter().map(|packet| packet.seq.0));
         }
 
         fn decided(&self, _: usize, batch: &Batch) {
-            self.0.lock().unwrap().1.extend(batch.packets().iter().map(|packet| (packet.seq.0, packet.fate)));
+            self.went.lock().unwrap().extend(batch.packets().iter().map(|packet| (packet.seq.0, packet.fate)));
         }
     }
 
@@ -169,9 +173,8 @@ mod tests {
             }
             output.transmit(&mut batch).unwrap();
         }
-        let (came, went) = &*seen.0.lock().unwrap();
-        assert_eq!(came, &[0, 1, 2, 3, 4]);
+        assert_eq!(*seen.came.lock().unwrap(), [0, 1, 2, 3, 4]);
         let fate = |number| if u64::is_multiple_of(number, 2) { Fate::Drop(3) } else { Fate::Transmit(1) };
-        assert_eq!(went, &(0..5).map(|number| (number, fate(number))).collect::<Vec<_>>());
+        assert_eq!(*seen.went.lock().unwrap(), (0..5).map(|number| (number, fate(number))).collect::<Vec<_>>());
     }
 }

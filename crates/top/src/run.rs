@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
 use daemon::Stats;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::SIGHUP;
 
 use crate::terminal::{Screen, Signals};
 use crate::view::View;
 
 /// Time between two looks at samples and signals while no key comes.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How a run is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +128,15 @@ fn show<E: Display>(
             screen.draw(view)?;
             is_changed = false;
         }
-        if event::poll(LOOK)? {
+        // Asked here and not of crossterm, which reads a terminal that has gone for ever.
+        let stdin = io::stdin();
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut waiting, Some(&LOOK));
+        if waiting[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Ok(Shown::Closed(Closed::Signal(SIGHUP)));
+        }
+        if event::poll(Duration::ZERO)? {
             is_changed = true;
             if let Event::Key(key) = event::read()?
                 && view.key(key)

@@ -15,7 +15,7 @@ mod trace;
 pub use drops::{DropSample, Sampled};
 pub use latency::{Latency, Quantiles};
 pub use top_flows::{TopFlow, TopFlows};
-pub use trace::{Fits, Traced, Traces};
+pub use trace::{Fits, Traced, TracedPackets, Traces};
 
 /// The README's example is a test.
 #[cfg(doctest)]

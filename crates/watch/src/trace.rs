@@ -26,6 +26,17 @@ struct Request {
     came: Vec<Traced>,
     /// Packets with their fates.
     decided: Vec<Traced>,
+    /// Packets that fit beyond `most`.
+    left_out: u64,
+}
+
+/// Packets of a trace since the last look.
+#[derive(Clone, Debug, Default)]
+pub struct TracedPackets {
+    /// Packets that fit.
+    pub packets: Vec<Traced>,
+    /// How many more fit, and were left out.
+    pub left_out: u64,
 }
 
 /// A packet as it came, with its fate.
@@ -46,17 +57,18 @@ impl Traces {
     /// Looks for packets that fit, at most `most` between two calls of [`take`](Self::take). Replaces an earlier request.
     pub fn begin(&self, fits: Fits, most: usize) {
         let (came, decided) = (Vec::new(), Vec::new());
-        *self.lock() = Some(Request { fits, most, taken: Instant::now(), came, decided });
+        *self.lock() = Some(Request { fits, most, taken: Instant::now(), came, decided, left_out: 0 });
         // ORDERING: Relaxed. The request is under a lock; pairs with the loads in `looking`.
         self.is_on.store(true, Ordering::Relaxed);
     }
 
     /// The packets found since the last call; `None` if there is no request.
-    pub fn take(&self) -> Option<Vec<Traced>> {
+    pub fn take(&self) -> Option<TracedPackets> {
         let mut request = self.lock();
         let request = request.as_mut()?;
         request.taken = Instant::now();
-        Some(std::mem::take(&mut request.decided))
+        let (packets, left_out) = (std::mem::take(&mut request.decided), std::mem::take(&mut request.left_out));
+        Some(TracedPackets { packets, left_out })
     }
 
     /// Ends the request.
@@ -87,12 +99,14 @@ impl Traces {
 impl Watch for Traces {
     fn received(&self, queue: usize, batch: &Batch) {
         let Some(mut request) = self.looking() else { return };
-        let Some(Request { fits, most, came, decided, .. }) = &mut *request else { return };
+        let Some(Request { fits, most, came, decided, left_out, .. }) = &mut *request else { return };
         for (packet, bytes) in batch.each(0..batch.len()) {
-            if came.len() + decided.len() >= *most {
-                return;
+            if !fits(packet, bytes) {
+                continue;
             }
-            if fits(packet, bytes) {
+            if came.len() + decided.len() >= *most {
+                *left_out += 1;
+            } else {
                 came.push(Traced { queue, packet: *packet, bytes: bytes.to_vec() });
             }
         }

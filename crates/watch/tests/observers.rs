@@ -168,9 +168,13 @@ fn a_trace_has_what_was_asked_for_with_its_fate() {
     gone.packets_mut().iter_mut().for_each(|packet| packet.fate = SENT);
     gone.packets_mut()[2].fate = Fate::Drop(4);
     traces.decided(1, &gone);
-    assert!(traces.take().unwrap().is_empty(), "another queue's packets have the same numbers");
+    let taken = traces.take().unwrap();
+    assert!(taken.packets.is_empty(), "another queue's packets have the same numbers");
+    assert_eq!(taken.left_out, 1, "4 fit");
     traces.decided(0, &gone);
-    let traced = traces.take().unwrap();
+    let taken = traces.take().unwrap();
+    assert_eq!(taken.left_out, 0, "they were told before");
+    let traced = taken.packets;
     let seen: Vec<_> = traced.iter().map(|traced| (traced.packet.seq.0, traced.packet.fate)).collect();
     assert_eq!(seen, [(10, SENT), (12, Fate::Drop(4)), (13, SENT)], "at most 3");
     assert_eq!(traced[0].bytes, ports[0].0);

@@ -77,7 +77,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         (Some(_), Some(_)) => return Err(Refusal::new(Status::Malformed, "The request has more than one Host.")),
     };
     if !is_plain(host) || !named.is_none_or(is_plain) {
-        let why = "Ask for this page by an IP address or as localhost: a name could be another site's (DNS rebinding).";
+        let why = "Ask by an IP address, as localhost, or by the name of this machine: another name could be another site's (DNS rebinding).";
         return Err(Refusal::new(Status::Misdirected, why));
     }
     let wants_body = match method {
@@ -97,8 +97,17 @@ fn is_plain(host: &str) -> bool {
         return address.parse::<Ipv6Addr>().is_ok() && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port));
     }
     let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
-    let is_plain = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
+    let is_plain = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok() || is_own(name);
     is_plain && port.is_none_or(is_port)
+}
+
+/// True for the name of this machine, with or without a domain behind it.
+fn is_own(name: &str) -> bool {
+    let system = rustix::system::uname();
+    let own = system.nodename().to_string_lossy();
+    let (own, _) = own.split_once('.').unwrap_or((&own, ""));
+    let (host, _) = name.split_once('.').unwrap_or((name, ""));
+    !own.is_empty() && own.eq_ignore_ascii_case(host)
 }
 
 #[cfg(test)]

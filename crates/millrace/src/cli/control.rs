@@ -98,6 +98,8 @@ pub(super) struct Service<'a> {
     socket: Option<ControlSocket>,
     begun: Instant,
     stall: RefCell<Stall>,
+    /// When the interfaces were looked at, and how they were.
+    interfaces: RefCell<(Instant, Vec<String>)>,
     /// The settings that the run has now, as text.
     settings: Arc<Mutex<String>>,
 }
@@ -134,7 +136,8 @@ impl<'a> Served<'a> {
     pub(super) fn at(self, socket: Option<ControlSocket>) -> Result<Service<'a>, Failed> {
         let stall = RefCell::new(Stall { looked: Instant::now(), before: Vec::new(), core: None });
         let settings = Arc::new(Mutex::new(self.configuration.settings()?.canonical()));
-        Ok(Service { about: self, socket, begun: Instant::now(), stall, settings })
+        let interfaces = RefCell::new((Instant::now(), Vec::new()));
+        Ok(Service { about: self, socket, begun: Instant::now(), stall, interfaces, settings })
     }
 }
 
@@ -184,10 +187,26 @@ impl Service<'_> {
                 )),
             }
         }
+        self.watch_interfaces();
         if let Some(background) = self.about.background {
             let works = self.stall.borrow().core.is_none();
             background.often(|| self.stats(running), works);
         }
+    }
+
+    /// Tells what has changed about the interfaces: one is down, gone, or back.
+    fn watch_interfaces(&self) {
+        let Some(monitor) = self.about.monitor else { return };
+        let (looked, before) = &mut *self.interfaces.borrow_mut();
+        if looked.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let now = monitor.describe();
+        let changed = |(now, before): &(&String, &String)| now != before;
+        for (line, _) in now.iter().zip(before.iter()).filter(changed) {
+            note(&format!("{line}\n"));
+        }
+        (*looked, *before) = (Instant::now(), now);
     }
 
     /// Tells who asks that the function has panicked, until the run is told to stop.
@@ -291,10 +310,18 @@ impl Service<'_> {
     fn traced(&self, running: &dyn Runs, with_state: bool) -> Reply {
         match self.about.observers.and_then(|observers| observers.traces.take()) {
             None => Reply::Error("there is no trace".to_owned()),
-            Some(traced) => {
-                Reply::Traced(traced.iter().map(|traced| self.traced_packet(running, traced, with_state)).collect())
+            Some(taken) => {
+                let packet = |traced| self.traced_packet(running, traced, with_state);
+                let packets = taken.packets.iter().map(packet).collect();
+                Reply::Traced(daemon::Traced { packets, left_out: taken.left_out })
             }
         }
+    }
+
+    /// The name of an interface, or its number in a capture.
+    fn interface(&self, number: u16) -> String {
+        let names = self.about.monitor.map(Monitor::interfaces).unwrap_or_default();
+        names.into_iter().nth(number.into()).map_or_else(|| number.to_string(), |interface| interface.name)
     }
 
     fn traced_packet(&self, running: &dyn Runs, traced: &Traced, with_state: bool) -> TracedPacket {
@@ -309,9 +336,9 @@ impl Service<'_> {
         TracedPacket {
             number: packet.seq.0,
             time_ns: packet.time.0,
-            interface: packet.interface.into(),
+            interface: self.interface(packet.interface),
             parsed: read(&headers),
-            sent_by: packet.fate.ports().map(u64::from).collect(),
+            sent_by: packet.fate.ports().map(|port| self.interface(port)).collect(),
             reason,
             flows: found.map(|found| found.rows.into_iter().map(line).collect()).unwrap_or_default(),
         }

@@ -13,7 +13,7 @@ use packet::Nanos;
 use super::control::default_path;
 use super::failure::Failed;
 use super::files::{is_standard, shown};
-use crate::print::number::{bytes, count, iso, percent, span};
+use crate::print::number::{bytes, count, counted, iso, percent, span};
 use crate::print::output::{print, print_json, remark};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
@@ -64,6 +64,8 @@ enum What {
     /// Print the function's report on the packets so far
     Report,
     /// Print packets as they come, with what became of them
+    ///
+    /// At most some 1,000 a second; what is left out is counted. A filter makes a trace complete.
     Trace {
         /// Only these packets, in the syntax of tcpdump
         #[arg(value_name = "FILTER")]
@@ -161,7 +163,12 @@ fn trace(
     while left != Some(0) {
         thread::sleep(LOOK);
         let traced = match ask(path, &Request::Traced { with_state }) {
-            Ok(Reply::Traced(traced)) => traced,
+            Ok(Reply::Traced(daemon::Traced { packets, left_out })) => {
+                if left_out > 0 && !with_state && left.is_none() {
+                    remark(&format!("{} more fit and are left out\n", counted(left_out, "packet", "packets")));
+                }
+                packets
+            }
             Ok(_) | Err(DaemonError::Nobody(_)) => {
                 remark("the run has ended\n");
                 break;
@@ -187,15 +194,14 @@ fn told(packet: &TracedPacket, with_state: bool) -> String {
         Some(reason) => style.warn(format!("dropped: {reason}")),
         None if sent_by.is_empty() => "undecided".to_owned(),
         None => {
-            let ports: Vec<String> = sent_by.iter().map(u64::to_string).collect();
-            format!("sent by interface {}", ports.join(" and "))
+            format!("sent by {}", sent_by.join(" and "))
         }
     };
     let time = iso(Nanos(*time_ns));
     if !with_state {
-        return format!("{time} #{number} interface {interface}: {parsed}; {verdict}\n");
+        return format!("{time} #{number} by {interface}: {parsed}; {verdict}\n");
     }
-    let mut out = format!("{} {} at {time}, by interface {interface}\n", style.bold("packet"), count(*number));
+    let mut out = format!("{} {} at {time}, by {interface}\n", style.bold("packet"), count(*number));
     let mut line = |name: &str, text: &str| out += &format!("  {name:<8}{text}\n");
     line("parsed", parsed);
     line("verdict", &verdict);
@@ -258,7 +264,11 @@ fn counters(stats: &Stats) -> String {
     }
     out += &sheet.lines(2);
     let room = if stats.flows_max > 0 { format!(" (room for {})", count(stats.flows_max)) } else { String::new() };
-    out += &format!("\n  {} flows in the tables{room}, {} opened\n", count(stats.flows), count(stats.flows_opened));
+    let opened = count(stats.flows_opened);
+    out += &match stats.flows_max {
+        0 => "\n  this function has no table of flows\n".to_owned(),
+        _ => format!("\n  {} in the tables{room}, {opened} opened\n", counted(stats.flows, "flow", "flows")),
+    };
     if let Some(daemon::Transactions { committed, aborted }) = stats.transactions {
         out += &format!("  {} transactions committed, {} attempts aborted\n", count(committed), count(aborted));
     }
@@ -304,9 +314,9 @@ fn listed(flows: &Flows, with_state: bool) -> String {
         sheet.row(&cells[..columns.len()]);
     }
     let what = if flows.fit == flows.all {
-        format!("{} flows", count(flows.all))
+        counted(flows.all, "flow", "flows")
     } else {
-        format!("{} of {} flows", count(flows.fit), count(flows.all))
+        format!("{} of {}", count(flows.fit), counted(flows.all, "flow", "flows"))
     };
     let shown = match flows.rows.len() as u64 {
         rows if rows < flows.fit => format!("; {} of them are listed (--top)", count(rows)),

@@ -30,7 +30,7 @@ Exit codes:
        or `doctor` found a problem
   2    wrong usage: argument, configuration, or an engine that doesn't support the function
   3    input or output: a file can't be read or written
-  130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete
+  130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete. A run on interfaces ends so with 0
   141  the reader of the output has closed it";
 
 pub(crate) const OUTCOME: u8 = 1;

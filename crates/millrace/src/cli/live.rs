@@ -20,6 +20,7 @@ use super::failure::{Failed, OUTCOME};
 use super::fallback::{self, Carried};
 use super::memory::Bound;
 use super::observers::Observers;
+use super::restart::Ended;
 use super::run::{self, PanicPlace, secret};
 use super::service::OnPanic;
 use super::{engines, refuse_too_much, signals};
@@ -210,7 +211,7 @@ pub(super) enum Monitor {
 
 impl Monitor {
     /// A line for each interface, once the port is open.
-    fn describe(&self) -> Vec<String> {
+    pub(super) fn describe(&self) -> Vec<String> {
         match self {
             Self::Xdp(monitor) => monitor.describe(),
             Self::Packet(monitor) => monitor.describe(),
@@ -231,6 +232,7 @@ impl Monitor {
                         &counts.interface,
                         &[
                             ("to-function", program.redirected),
+                            ("ring-full", counts.ring_full),
                             ("unclaimed", program.unclaimed),
                             ("link-to-kernel", program.link_passed),
                             ("management-to-kernel", program.management_passed),
@@ -334,6 +336,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     };
     let served = about.at(socket)?;
     signals::stop_on_interrupt(&control.stop);
+    signals::stop_on_hangup(&control.stop);
     detail(|| format!("{} under {kind}, seed {seed}\n", description.name));
     if let Some(bound) = bound.filter(|_| !args.json) {
         bound.tell();
@@ -371,7 +374,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     };
     let place = place.take();
     background.stopping();
-    let outcome = outcome?;
+    let Ended { outcome, saved } = outcome?;
     let failure = outcome.failure.as_ref().filter(|error| matches!(error, EngineError::Panicked(_)));
     if let Some(error) = failure {
         let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
@@ -413,6 +416,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         false => print(&summary.text(Style::stdout()))?,
         true => print_json(&summary.json())?,
     }
+    saved?;
     match &outcome.failure {
         None => run::declared(&description, &outcome.counters),
         Some(EngineError::Port(error)) => Err(Failed::input(error)),

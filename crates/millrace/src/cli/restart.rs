@@ -1,6 +1,6 @@
 //! Flows that outlive a run: `--restore`, `--snapshot` and `millrace ctl snapshot`.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,19 @@ use super::failure::Failed;
 use crate::print::number::counted;
 use crate::print::output::{note, remark};
 use crate::print::style::Style;
+
+/// A run that has ended, and whether its snapshot was written.
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    pub(super) saved: Result<(), Failed>,
+}
+
+impl Ended {
+    /// A run without a snapshot.
+    pub(super) const fn unsaved(outcome: Outcome) -> Self {
+        Self { outcome, saved: Ok(()) }
+    }
+}
 
 /// Options of runs whose flows outlive them.
 #[derive(clap::Args)]
@@ -43,9 +56,22 @@ impl RestartOptions {
             Err(error) => return Err(Failed::input(format_args!("{name}: can't be read: {error}"))),
         };
         let snapshot = Snapshot::read(&bytes).map_err(|error| Failed::input(format_args!("{name}: {error}")))?;
-        let flows = counted(snapshot.len(), "flow", "flows");
-        remark(&format!("{name}: {flows} go on\n"));
+        remark(&format!("{name}: {} to go on with\n", counted(snapshot.len(), "flow", "flows")));
         Ok(Some(snapshot))
+    }
+
+    /// Refuses a file that can't be written at the end, before anything runs.
+    fn check_place(&self) -> Result<(), Failed> {
+        let Some(path) = &self.snapshot else { return Ok(()) };
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let checked = match fs::metadata(&target) {
+            Ok(there) if !there.is_file() => Err(io::Error::other("this is no regular file")),
+            _ => tempfile_in(folder),
+        };
+        checked.map_err(|error| {
+            Failed::input(format_args!("--snapshot {}: can't be written at the end: {error}", path.display()))
+        })
     }
 
     /// Runs a program over a port, with the flows of the snapshot, and writes those that it leaves behind.
@@ -59,8 +85,9 @@ impl RestartOptions {
         control: &Control,
         settings: Arc<Mutex<String>>,
         wait: impl FnOnce(Box<dyn Runs + '_>) -> Result<Outcome, EngineError>,
-    ) -> Result<Outcome, Failed> {
+    ) -> Result<Ended, Failed> {
         let snapshot = self.read()?;
+        self.check_place()?;
         let (left_behind, at_end) = self.snapshot.as_ref().map(|_| channel()).unzip();
         let (send, receive) = (left_behind, at_end);
         let outcome = thread::scope(|scope| {
@@ -80,10 +107,11 @@ impl RestartOptions {
                 return Err(Failed::usage(format_args!("{name}: {error}")));
             }
         };
-        if let (Some(receive), Some(path)) = (receive, &self.snapshot) {
-            write_at_end(&receive, path)?;
-        }
-        Ok(outcome)
+        let saved = match (receive, &self.snapshot) {
+            (Some(receive), Some(path)) => write_at_end(&receive, path),
+            _ => Ok(()),
+        };
+        Ok(Ended { outcome, saved })
     }
 
     /// Refuses to restore where the card steers: nobody knows which core gets a flow's packets.
@@ -100,13 +128,23 @@ impl RestartOptions {
 
 /// Writes a snapshot under a name that it gets when it is whole, and is on the disk. Only its owner may read it: it has a configuration.
 pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
+    write_with(path, |file| snapshot.write(file))
+}
+
+/// Writes a file that gets its name when it is whole. Follows a link; refuses what is no regular file, such as a device.
+fn write_with(path: &Path, content: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target.as_path();
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("this is no regular file"));
+    }
     let mut name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let unfinished = path.with_file_name(name);
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.set_permissions(Permissions::from_mode(0o600))?;
-        snapshot.write(&mut file)?;
+        content(&mut file)?;
         file.flush()?;
         file.sync_all()?;
         fs::rename(&unfinished, path)
@@ -116,6 +154,13 @@ pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
         let _ = fs::remove_file(&unfinished);
     }
     written
+}
+
+/// Makes and removes a file in a folder.
+fn tempfile_in(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".millrace-{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)
 }
 
 /// Writes the snapshot that a run leaves behind.

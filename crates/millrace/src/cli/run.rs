@@ -24,7 +24,7 @@ use super::link::LinkArgs;
 use super::memory::Bound;
 use super::observers::Observers;
 use super::pipeline_options::PipelineOptions;
-use super::restart::RestartOptions;
+use super::restart::{Ended, RestartOptions};
 use super::sequence::Original;
 use super::service::ServiceOptions;
 use super::steering_options::SteeringOptions;
@@ -259,7 +259,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let mut fragments = None;
     let outcome = if args.sequenced {
         let mut original = Original::new(&mut capture, program.shape(args.cores));
-        program.run_sequenced(args.cores, &options, &mut original, &control).map_err(Failed::from)
+        program.run_sequenced(args.cores, &options, &mut original, &control).map(Ended::unsaved).map_err(Failed::from)
     } else {
         let over = |port: &mut (dyn Port + Send)| {
             let (restart, settings) = (&args.restart, served.settings());
@@ -284,7 +284,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let place = place.take();
     drop((progress, watch));
 
-    let outcome = outcome?;
+    let Ended { outcome, saved } = outcome?;
     if let Some(recorder) = recorder {
         recorder.finish()?;
     }
@@ -329,6 +329,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if counters.received == 0 && !has_held && outcome.failure.is_none() && !outcome.interrupted {
         remark(&format!("{}\n", nothing_in(input)));
     }
+    saved?;
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
         None => declared(&description, counters),

@@ -17,7 +17,7 @@ use tracing::Level;
 
 use super::failure::Failed;
 use crate::print::number::count;
-use crate::print::output::{detail, note, remark};
+use crate::print::output::{detail, log_notes, note, remark};
 
 /// Heading of these options.
 const SERVICE: &str = "Service";
@@ -28,16 +28,16 @@ const SERVICE: &str = "Service";
 pub(super) struct ServiceOptions {
     /// Serve metrics for Prometheus at http://ADDRESS/metrics. Whoever reaches the address can read them [default address:
     /// 127.0.0.1:9478]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9478", help_heading = SERVICE)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9478", value_parser = address, help_heading = SERVICE)]
     metrics: Option<SocketAddr>,
     /// Serve a live page at http://ADDRESS/, such as 127.0.0.1:8080. Whoever reaches the address can read it
-    #[arg(long, value_name = "ADDRESS", help_heading = SERVICE)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = SERVICE)]
     page: Option<SocketAddr>,
     /// Export flows that have ended by IPFIX, both directions in one record: udp:HOST:PORT, tcp:HOST:PORT, or a file
     #[arg(long, value_name = "COLLECTOR", value_parser = destination, help_heading = SERVICE)]
     ipfix: Option<Destination>,
-    /// Become this user, a name or a number, once the interfaces are known. Files that are written at the end must be in a folder of this
-    /// user
+    /// Become this user, a name or a number, once the interfaces are known. Files of --ipfix, --dropped, --snapshot and --restore must be
+    /// this user's, in a folder of this user
     #[arg(long, value_name = "USER", help_heading = SERVICE)]
     user: Option<String>,
     /// Keep all rights and system calls. By default a run keeps the capabilities that interfaces need, and can start no programs
@@ -71,15 +71,25 @@ pub(super) enum OnPanic {
     Exit,
 }
 
+/// Parses an address of this machine.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is no address; write IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
+}
+
 /// Parses a collector.
 fn destination(text: &str) -> Result<Destination, String> {
     let address = |text: &str| -> Result<SocketAddr, String> {
-        let mut found = text.to_socket_addrs().map_err(|error| format!("{text}: {error}; write HOST:PORT"))?;
-        found.next().ok_or_else(|| format!("{text} has no address"))
+        let mut found = text.to_socket_addrs().map_err(|error| format!("{text}: {error}"))?;
+        let found = found.next().ok_or_else(|| format!("{text} has no address"))?;
+        if found.port() == 0 { Err(format!("{text}: nobody listens at port 0")) } else { Ok(found) }
     };
     match text.split_once(':') {
         Some(("udp", rest)) => address(rest).map(Destination::Udp),
         Some(("tcp", rest)) => address(rest).map(Destination::Tcp),
+        _ if text == "-" => Err("standard output is for the summary; name a file".to_owned()),
+        Some((scheme, _)) if scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            Err(format!("`{scheme}` is no transport here; write udp:HOST:PORT, tcp:HOST:PORT or a file"))
+        }
         _ => Ok(Destination::File(PathBuf::from(text))),
     }
 }
@@ -134,6 +144,9 @@ impl ServiceOptions {
             Logs::begin(format, Level::INFO).map_err(Failed::input)
         });
         let logs = logs.transpose()?;
+        if logs.is_some() {
+            log_notes();
+        }
         let latest = Arc::new(Latest::new());
         let mut serving = Vec::new();
         for (server, routes) in servers {
@@ -142,8 +155,17 @@ impl ServiceOptions {
             remark(&format!("http://{}/{path}\n", server.addr()));
             serving.push(server);
         }
-        let exported = self.ipfix.as_ref().map(|to| Exported::begin(to, queues)).transpose()?;
-        Ok(Background { notifier, logs, latest, serving, exported, sampled: Mutex::new(None), alive: Mutex::new(None) })
+        let exported = self.ipfix.as_ref().map(|to| Exported::begin(to, queues, !self.keep_rights)).transpose()?;
+        Ok(Background {
+            notifier,
+            logs,
+            latest,
+            serving,
+            exported,
+            sampled: Mutex::new(None),
+            alive: Mutex::new(None),
+            trouble: Mutex::new(None),
+        })
     }
 }
 
@@ -156,6 +178,8 @@ pub(super) struct Background {
     exported: Option<Exported>,
     sampled: Mutex<Option<Instant>>,
     alive: Mutex<Option<Instant>>,
+    /// Why records can't be exported, as far as it was told.
+    trouble: Mutex<Option<String>>,
 }
 
 /// Interval of samples for metrics and the page.
@@ -214,6 +238,15 @@ impl Background {
             }
             if let Some(exported) = &self.exported {
                 exported.poll();
+                let trouble = exported.exporter.trouble();
+                let mut told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+                if *told != trouble {
+                    note(&match &trouble {
+                        Some(trouble) => format!("IPFIX: {trouble}\n"),
+                        None => "IPFIX: the collector takes records again\n".to_owned(),
+                    });
+                    *told = trouble;
+                }
             }
             if !self.serving.is_empty()
                 && let Some(stats) = stats()
@@ -245,8 +278,13 @@ struct Taps(Box<[Mutex<Option<Tap>>]>);
 const AT_END: Duration = Duration::from_secs(3);
 
 impl Exported {
-    fn begin(to: &Destination, queues: usize) -> Result<Self, Failed> {
-        let exporter = Exporter::start(to, ExporterOptions::default()).map_err(Failed::input)?;
+    fn begin(to: &Destination, queues: usize, has_dropped_rights: bool) -> Result<Self, Failed> {
+        let exporter = Exporter::start(to, ExporterOptions::default()).map_err(|error| match to {
+            Destination::File(_) if has_dropped_rights => Failed::input(format_args!(
+                "{error}; the run has dropped its rights, so the folder must be its user's (or give --keep-rights)"
+            )),
+            _ => Failed::input(error),
+        })?;
         let tap = |_| Mutex::new(Some(Tap::new(MeterOptions::default(), exporter.sender())));
         Ok(Self { taps: Arc::new(Taps((0..queues).map(tap).collect())), exporter })
     }

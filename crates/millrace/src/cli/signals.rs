@@ -1,12 +1,13 @@
 //! Ctrl-C: the first ends the run cleanly, the second ends the program.
 
+use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
@@ -19,6 +20,16 @@ pub(super) fn stop_on_interrupt(stop: &Arc<AtomicBool>) {
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
         let _ = flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), Arc::clone(stop));
         let _ = flag::register(signal, Arc::clone(stop));
+    }
+}
+
+/// Makes SIGHUP, which comes when a session closes, set `stop`, too, unless it is ignored (nohup).
+pub(super) fn stop_on_hangup(stop: &Arc<AtomicBool>) {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if ignored & 1 << (SIGHUP - 1) == 0 {
+        let _ = flag::register(SIGHUP, Arc::clone(stop));
     }
 }
 

@@ -96,7 +96,7 @@ impl Live {
         match self {
             Self::Xdp { interfaces, balances } => {
                 lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
-                for InterfaceCounts { interface, program, sent_across, lost_across } in interfaces {
+                for InterfaceCounts { interface, program, sent_across, lost_across, .. } in interfaces {
                     let what = format!("link traffic lost at {interface}, whose transmit ring was full");
                     lose(&mut out, *lost_across, &what);
                     let parts = [

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::cli::failure::Failed;
 use crate::print::origin::with_origin;
@@ -48,6 +48,15 @@ impl Level {
     }
 }
 
+/// True once notes are logged.
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Logs notes from now on, instead of writing them to standard error.
+pub(crate) fn log_notes() {
+    // ORDERING: Relaxed. A note that is written meanwhile does no harm.
+    LOGGED.store(true, Ordering::Relaxed);
+}
+
 /// Writes a note to standard error, unless --quiet.
 pub(crate) fn remark(text: &str) {
     if Level::Usual.is_said() {
@@ -64,6 +73,11 @@ pub(crate) fn detail(text: impl FnOnce() -> String) {
 
 /// Writes to standard error. Errors are ignored.
 pub(crate) fn note(text: &str) {
+    // ORDERING: Relaxed, as in `log_notes`.
+    if LOGGED.load(Ordering::Relaxed) {
+        tracing::info!("{}", text.trim());
+        return;
+    }
     let _ = io::stderr().lock().write_all(as_called(text).as_bytes());
 }
 

@@ -89,6 +89,14 @@ fn what_is_no_right_snapshot_is_refused() {
     assert!(!folder.path("n").exists());
     // A disk that is full, or a folder that isn't there: the run says so.
     refused("run conntrack --in in.pcap --snapshot absent/flows", 3, "absent/flows: can't be written");
+    refused("run conntrack --in in.pcap --snapshot /dev/null", 3, "this is no regular file");
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    // A link is followed.
+    std::os::unix::fs::symlink("target", folder.path("link")).unwrap();
+    fs::write(folder.path("target"), "").unwrap();
+    folder.stdout("run conntrack --in in.pcap --snapshot link");
+    assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
+    assert!(folder.bytes("target").starts_with(b"MILLSNAP"));
     let names: Vec<_> = fs::read_dir(folder.path(".")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }

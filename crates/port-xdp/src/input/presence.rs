@@ -60,11 +60,13 @@ impl Input {
     /// Closes the socket of an interface, and takes back the frames in its rings.
     pub(super) fn close(&mut self, interface: usize) {
         let Self { core, outlets, interfaces, free, .. } = self;
-        let Interface { inlet, lost_before, .. } = &mut interfaces[interface];
+        let Interface { inlet, lost_before, device, .. } = &mut interfaces[interface];
         let Some(mut inlet) = inlet.take() else { return };
         // Nobody will read what lies in the receive ring.
         let statistics = inlet.socket.statistics();
-        *lost_before += statistics.lost() + u64::from(inlet.received.available());
+        let lost = statistics.lost() + u64::from(inlet.received.available());
+        *lost_before += lost;
+        device.count_lost(lost);
         core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
         drop(inlet);
         // Under the lock, as the other half must not use the rings any more when their frames are taken back.
