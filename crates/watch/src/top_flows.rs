@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::{FiveTuple, parse};
 use port::{Batch, Watch};
 
-/// The flows with the most bytes since the last look. One packet of [`EVERY`](Self::EVERY) is looked at, at random distances; both
-/// directions count as one flow.
+/// The flows with the most bytes since the last look, by a sample at random distances; both directions count as one flow.
+///
+/// The distances follow the rate, so that a queue looks at some 2,000 packets in the time between two looks: at each where few come. While
+/// nobody looks it samples hardly anything.
 #[derive(Debug)]
 pub struct TopFlows {
     queues: Box<[Mutex<Sample>]>,
@@ -19,9 +21,15 @@ pub struct TopFlows {
 struct Sample {
     /// Packets until the next one that is looked at.
     skip: u64,
+    /// Mean distance of packets that are looked at.
+    every: u64,
+    /// Packets since the last look.
+    seen: u64,
+    /// When somebody looked last.
+    looked: Option<Instant>,
     /// State of the random numbers.
     random: u64,
-    /// Packets and bytes of the flows in the sample.
+    /// Packets and bytes of the flows in the sample, times the distance at which they were met.
     flows: HashMap<FiveTuple, (u64, u64)>,
 }
 
@@ -38,17 +46,21 @@ pub struct TopFlow {
 
 /// The most flows that a queue keeps between two looks: a large flow is among the first of a sample.
 const FLOWS_MAX: usize = 8192;
+/// Packets that a queue looks at between two looks, about.
+const LOOKED_AT: u64 = 2000;
+/// The largest mean distance, also while nobody looks.
+const EVERY_MAX: u64 = 4096;
+/// Nobody looks if nobody has for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl TopFlows {
-    /// Packets for each one that is looked at, on average.
-    pub const EVERY: u64 = 32;
-
     /// A sample of `queues` queues.
     #[must_use]
     pub fn new(queues: usize) -> Self {
         let queue = |number| {
             let random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
-            Mutex::new(Sample { skip: 0, random, flows: HashMap::new() })
+            let flows = HashMap::new();
+            Mutex::new(Sample { skip: 0, every: EVERY_MAX, seen: 0, looked: None, random, flows })
         };
         Self { queues: (0..queues).map(queue).collect(), last: Mutex::new(Instant::now()) }
     }
@@ -61,7 +73,7 @@ impl TopFlows {
         let seconds = now.saturating_duration_since(before).as_secs_f64().max(0.001);
         let mut all: HashMap<FiveTuple, (u64, u64)> = HashMap::new();
         for queue in &self.queues {
-            let flows = std::mem::take(&mut queue.lock().unwrap_or_else(PoisonError::into_inner).flows);
+            let flows = queue.lock().unwrap_or_else(PoisonError::into_inner).look(now);
             for (flow, (packets, bytes)) in flows {
                 let sum = all.entry(flow).or_default();
                 *sum = (sum.0 + packets, sum.1 + bytes);
@@ -69,20 +81,29 @@ impl TopFlows {
         }
         let mut flows: Vec<_> = all.into_iter().collect();
         // Equal ones in an order that stays.
-        flows.sort_by_key(|(flow, (_, bytes))| (std::cmp::Reverse(*bytes), flow.to_string()));
-        let rate = |number: u64| number as f64 * Self::EVERY as f64 / seconds;
+        flows.sort_unstable_by_key(|(flow, (_, bytes))| (std::cmp::Reverse(*bytes), *flow));
+        let rate = |number: u64| number as f64 / seconds;
         let top = |(flow, (packets, bytes))| TopFlow { flow, packets: rate(packets), bytes: rate(bytes) };
         flows.into_iter().take(most).map(top).collect()
     }
 }
 
 impl Sample {
-    /// The distance to the next packet: uniform, [`TopFlows::EVERY`] on average.
+    /// The sample since the last look, each packet with its weight.
+    fn look(&mut self, now: Instant) -> HashMap<FiveTuple, (u64, u64)> {
+        self.every = (self.seen / LOOKED_AT).clamp(1, EVERY_MAX);
+        // The next distance may be one of a slower time.
+        self.skip = self.skip.min(self.every);
+        (self.seen, self.looked) = (0, Some(now));
+        std::mem::take(&mut self.flows)
+    }
+
+    /// The distance to the next packet: uniform, `every` on average.
     fn distance(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        1 + self.random % (2 * TopFlows::EVERY - 1)
+        1 + self.random % (2 * self.every - 1)
     }
 }
 
@@ -91,14 +112,19 @@ impl Watch for TopFlows {
         let Some(queue) = self.queues.get(queue) else { return };
         let mut sample = queue.lock().unwrap_or_else(PoisonError::into_inner);
         let packets = batch.len() as u64;
+        sample.seen += packets;
         while sample.skip < packets {
+            if sample.looked.is_none_or(|looked| looked.elapsed() > PATIENCE) {
+                sample.every = EVERY_MAX;
+            }
+            let weight = sample.every;
             let (packet, bytes) = batch.packet(sample.skip as usize);
             let headers = parse(packet.link, bytes, packet.wire_len, packet.interface).ok();
             if let Some(tuple) = headers.and_then(|headers| headers.five_tuple()) {
                 let (flow, _) = tuple.symmetric();
                 if sample.flows.len() < FLOWS_MAX || sample.flows.contains_key(&flow) {
                     let sum = sample.flows.entry(flow).or_default();
-                    *sum = (sum.0 + 1, sum.1 + u64::from(packet.wire_len));
+                    *sum = (sum.0 + weight, sum.1 + weight * u64::from(packet.wire_len));
                 }
             }
             sample.skip += sample.distance();
