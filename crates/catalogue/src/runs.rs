@@ -50,7 +50,7 @@ pub struct Numbers {
     pub cores: Vec<Counters>,
     /// Counts of flows of all cores, each flow once.
     pub flows: FlowCounters,
-    /// How many transactions have committed, and how many attempts were aborted; `None` without transactions.
+    /// Numbers of transactions that have committed, and of attempts that were aborted; `None` without transactions.
     pub transactions: Option<(u64, u64)>,
 }
 

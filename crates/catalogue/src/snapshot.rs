@@ -37,7 +37,7 @@ struct Header {
     flow_words: usize,
 }
 
-/// Why a snapshot can't be made or used.
+/// Error of a snapshot that can't be made or used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// Flows of this function don't outlive a run.
@@ -68,7 +68,7 @@ pub enum SnapshotError {
     Configuration(String),
 }
 
-/// What goes from run to run.
+/// State that goes from run to run.
 pub struct Restart<'a> {
     /// The flows to begin with.
     pub from: Option<&'a Snapshot>,

@@ -195,7 +195,7 @@ pub struct FlowLine {
 pub struct Traced {
     /// Packets that fit.
     pub packets: Vec<TracedPacket>,
-    /// How many more fit, and were left out.
+    /// Number of further packets that fit, and were left out.
     pub left_out: u64,
 }
 

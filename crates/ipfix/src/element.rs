@@ -114,7 +114,7 @@ impl Field {
     }
 }
 
-/// What records of one template have in common.
+/// Properties that records of one template have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     is_v6: bool,

@@ -19,7 +19,7 @@ use worker::Worker;
 
 pub use sender::RecordSender;
 
-/// Where messages go.
+/// Destination of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A collector by UDP. Templates are sent again and again.
@@ -67,7 +67,7 @@ impl Default for ExporterOptions {
     }
 }
 
-/// What an exporter has counted: `offered = exported + lost + waiting`.
+/// Counts of an exporter: `offered = exported + lost + waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportCounts {
     /// Records that senders were given.

@@ -64,7 +64,7 @@ impl Default for MeterOptions {
     }
 }
 
-/// What a [`Meter`] has counted. `packets = not_ip + malformed + recorded_packets` once all flows have ended, and always
+/// Counts of a [`Meter`]. `packets = not_ip + malformed + recorded_packets` once all flows have ended, and always
 /// `flows = ended + cached`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterCounts {

@@ -16,7 +16,7 @@ pub struct FlowRecord {
     pub vlan: u16,
     /// How the source was chosen.
     pub direction: Direction,
-    /// Why the record ended.
+    /// Reason of its end.
     pub reason: EndReason,
     /// Packets from source to destination; at least one.
     pub forward: Side,
@@ -65,7 +65,7 @@ pub struct Side {
     pub class: u8,
 }
 
-/// Why a record ended (flowEndReason).
+/// Reason of a record's end (flowEndReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndReason {
@@ -86,7 +86,7 @@ impl EndReason {
     pub const ALL: [Self; 5] = [Self::Idle, Self::Active, Self::EndOfFlow, Self::Forced, Self::LackOfResources];
 }
 
-/// How the source of a flow was chosen (biflowDirection).
+/// Rule by which the source of a flow was chosen (biflowDirection).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Direction {

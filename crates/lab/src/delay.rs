@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use port::{Arrivals, Batch, DESCRIPTORS, Load, PortError, Queue, Receive, Received, Transmit};
 
-/// How to measure times from arrival to transmit.
+/// Plan of measuring times from arrival to transmit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelayPlan {
     /// Offered loads, as shares of each row's own throughput.
@@ -149,17 +149,7 @@ impl<Q: Queue> Transmit for Timed<Q> {
         self.inner.transmit(batch)
     }
 
-    fn flush(&mut self) -> Result<(), PortError> {
-        self.inner.flush()
-    }
-
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.inner.finish()
-    }
-
-    fn sent(&self) -> Option<port::TransmitCounts> {
-        self.inner.sent()
-    }
+    port::forward_sending!(inner);
 }
 
 impl<Q> Drop for Timed<Q> {

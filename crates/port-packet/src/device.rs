@@ -20,7 +20,7 @@ pub(crate) struct Device {
     cores: usize,
     /// Number of the interface that the rings belong to.
     index: AtomicU32,
-    /// How often the rings were made.
+    /// Number of times that the rings were made.
     generation: AtomicU32,
     pub(crate) noted: Noted,
     state: Mutex<State>,
@@ -48,7 +48,7 @@ struct State {
     before: Totals,
     /// Packets lost in rings that no core ever fetched.
     unfetched: ReceiveLosses,
-    /// Why the interface can't be used at the moment.
+    /// Reason why the interface can't be used at the moment.
     trouble: Option<String>,
     /// The setting by which the kernel forwards packets too.
     forwarding: Option<String>,
@@ -115,7 +115,7 @@ impl Device {
         self.index.load(Ordering::Relaxed)
     }
 
-    /// How often the rings were made.
+    /// Number of times that the rings were made.
     pub(crate) fn generation(&self) -> u32 {
         // ORDERING: Acquire pairs with Release in `open`. The rings themselves are behind a lock.
         self.generation.load(Ordering::Acquire)

@@ -43,7 +43,7 @@ struct State {
     binding: Option<Binding>,
     queues: u32,
     filter: Filter,
-    /// Why the interface can't be used at the moment.
+    /// Reason why the interface can't be used at the moment.
     trouble: Option<String>,
 }
 

@@ -256,17 +256,7 @@ impl<I: Receive, O: Send> Receive for Halves<I, O> {
         self.input.receive(batch)
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.input.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.input.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.input.lost()
-    }
+    crate::forward_receive!(input);
 
     fn take_work(&mut self) -> Option<Work> {
         self.input.take_work()
@@ -274,21 +264,7 @@ impl<I: Receive, O: Send> Receive for Halves<I, O> {
 }
 
 impl<I: Send, O: Transmit> Transmit for Halves<I, O> {
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.output.transmit(batch)
-    }
-
-    fn flush(&mut self) -> Result<(), PortError> {
-        self.output.flush()
-    }
-
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.output.finish()
-    }
-
-    fn sent(&self) -> Option<TransmitCounts> {
-        self.output.sent()
-    }
+    crate::forward_transmit!(output);
 }
 
 /// A stream is also a queue, for one core.
@@ -297,35 +273,11 @@ impl Receive for Stream<'_> {
         self.input.receive(batch)
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.input.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.input.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.input.lost()
-    }
+    crate::forward_receive!(input);
 }
 
 impl Transmit for Stream<'_> {
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.output.transmit(batch)
-    }
-
-    fn flush(&mut self) -> Result<(), PortError> {
-        self.output.flush()
-    }
-
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.output.finish()
-    }
-
-    fn sent(&self) -> Option<TransmitCounts> {
-        self.output.sent()
-    }
+    crate::forward_transmit!(output);
 }
 
 impl<Q: Receive + ?Sized> Receive for Box<Q> {
@@ -394,6 +346,14 @@ macro_rules! forward_transmit {
             self.$inner.transmit(batch)
         }
 
+        $crate::forward_sending!($inner);
+    };
+}
+
+/// Forwards the transmitting half of a queue that wraps another, but for `transmit`.
+#[macro_export]
+macro_rules! forward_sending {
+    ($inner:ident) => {
         fn flush(&mut self) -> Result<(), $crate::PortError> {
             self.$inner.flush()
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::error::PortError;
-use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Sides, Stream, Transmit, TransmitCounts, Work};
+use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Sides, Stream, Transmit, Work};
 
 /// Looks at the packets of a port's queues. Cores call it once for each burst, so it must not wait for long.
 pub trait Watch: Send + Sync {
@@ -102,17 +102,7 @@ impl<Q: Transmit, W: Watch> Transmit for Part<Q, W> {
         self.inner.transmit(batch)
     }
 
-    fn flush(&mut self) -> Result<(), PortError> {
-        self.inner.flush()
-    }
-
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.inner.finish()
-    }
-
-    fn sent(&self) -> Option<TransmitCounts> {
-        self.inner.sent()
-    }
+    crate::forward_sending!(inner);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use daemon::Stats;
 use crate::number::{bps, load, percent, plain, pps, span, time};
 use crate::rates::Rates;
 
-/// What happened between two samples, in a line without its end. A part that the run doesn't have is left out.
+/// A line about what happened between two samples, without its end. A part that the run doesn't have is left out.
 #[must_use]
 pub fn line(previous: &Stats, now: &Stats) -> String {
     let up = span(now.uptime_ms);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use daemon::{Core, Stats};
 
-/// What happened per second between two samples of a run.
+/// Rates between two samples of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) received: f64,

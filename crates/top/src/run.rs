@@ -18,7 +18,7 @@ use crate::view::View;
 /// Time between two looks at samples and signals while no key comes.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How a run is looked at.
+/// Options of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Time between two samples.
@@ -33,7 +33,7 @@ impl Default for Options {
     }
 }
 
-/// How a view was closed.
+/// End of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed<E> {
     /// The user quit while the run went on.
@@ -44,7 +44,7 @@ pub enum Closed<E> {
     Signal(i32),
 }
 
-/// Why there is no view.
+/// Error of a view that can't be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError<E> {
     /// The run gives no sample.
@@ -109,7 +109,7 @@ pub fn run<E: Display + Send + 'static>(
     }
 }
 
-/// How the loop ended.
+/// End of the loop.
 enum Shown<E> {
     Closed(Closed<E>),
     Panicked,

@@ -35,7 +35,7 @@ struct Request {
 pub struct TracedPackets {
     /// Packets that fit.
     pub packets: Vec<Traced>,
-    /// How many more fit, and were left out.
+    /// Number of further packets that fit, and were left out.
     pub left_out: u64,
 }
 

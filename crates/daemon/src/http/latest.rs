@@ -47,7 +47,7 @@ impl Sample {
 /// Totals at a past sample: milliseconds since the start of the run; packets received, their bytes, packets forwarded, replied and dropped.
 pub(crate) type Point = [u64; 6];
 
-/// What a wait for the next sample ended with.
+/// Result of a wait for the next sample.
 pub(crate) enum Next {
     /// A sample, and its number.
     Sample(u64, Arc<Sample>),

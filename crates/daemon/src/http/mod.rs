@@ -29,7 +29,7 @@ use crate::error::DaemonError;
 const WITHIN: Duration = Duration::from_secs(5);
 /// The most connections at one time.
 const CLIENTS_MAX: usize = 32;
-/// How many of them may be streams of events, which last. Scrapes have the others.
+/// The most of them that may be streams of events, which last. Scrapes have the others.
 const STREAMS_MAX: usize = 24;
 /// Interval of signs of life to a stream while the run has no sample.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ const STACK_LEN: usize = 256 << 10;
 /// The live page.
 const PAGE: &str = include_str!("page.html");
 
-/// What a server serves.
+/// Paths that a server serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// `/metrics`, the newest sample in the text format of Prometheus.
@@ -130,7 +130,7 @@ impl Drop for Serving {
     }
 }
 
-/// What the threads of a server share.
+/// State that the threads of a server share.
 #[derive(Debug)]
 struct Shared {
     routes: Routes,
@@ -147,11 +147,11 @@ struct Clients {
     streams: BTreeMap<u64, Arc<TcpStream>>,
     /// The number of the next one.
     next: u64,
-    /// How many of them are streams of events.
+    /// Number of them that are streams of events.
     events: usize,
 }
 
-/// Whether a client has a place.
+/// Place of a client, if it has one.
 enum Place {
     Taken(u64),
     Full,

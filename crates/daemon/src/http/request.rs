@@ -12,7 +12,7 @@ const HEAD_LEN_MAX: usize = 8 << 10;
 /// The most header fields of a request.
 const HEADERS_MAX: usize = 64;
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The path, without a query.

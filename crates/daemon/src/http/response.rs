@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// What the body of an answer is.
+/// Kind of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,

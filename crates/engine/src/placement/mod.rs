@@ -238,7 +238,7 @@ pub trait Placement<N: NetworkFunction>: Send {
         None
     }
 
-    /// How many transactions of this core have committed, and how many attempts were aborted; `None` without transactions.
+    /// Numbers of this core's transactions that have committed, and of attempts that were aborted; `None` without transactions.
     fn commits_and_aborts(&self) -> Option<(u64, u64)> {
         None
     }

@@ -54,7 +54,7 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// The flow counters of all cores, if they share the flows.
     fn common_flow_counters(&self) -> Option<FlowCounters>;
 
-    /// How many transactions of this core have committed, and how many attempts were aborted; `None` without transactions.
+    /// Numbers of this core's transactions that have committed, and of attempts that were aborted; `None` without transactions.
     fn commits_and_aborts(&self) -> Option<(u64, u64)>;
 
     /// See [`Worker::face`].

@@ -29,7 +29,7 @@ pub(super) struct Tcp {
     not_before: Option<Instant>,
 }
 
-/// What became of a message.
+/// Fate of a message.
 #[derive(Debug)]
 pub(super) enum Sent {
     Yes,
@@ -38,7 +38,7 @@ pub(super) enum Sent {
     No(io::Error),
 }
 
-/// Whether messages can be sent.
+/// State of the way to the collector: messages can be sent or not.
 #[derive(Debug)]
 pub(super) enum Readiness {
     Ready,

@@ -17,7 +17,7 @@ pub struct RecordSender {
     shared: Arc<Shared>,
 }
 
-/// How long a sender that may wait sleeps before it looks at the queue again.
+/// Pause of a sender that may wait before it looks at the queue again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl RecordSender {
@@ -90,7 +90,7 @@ impl Totals {
     }
 }
 
-/// What the exporter's thread and its senders share.
+/// State that the exporter's thread and its senders share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Records that were sent to the exporter.

@@ -34,7 +34,7 @@ pub(super) struct Worker {
     has_begun: bool,
 }
 
-/// How often the thread looks for records. Waking it by each record would cost the data path a system call.
+/// Interval at which the thread looks for records. Waking it by each record would cost the data path a system call.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Records taken before the thread looks at the time.
 const AT_ONCE: usize = 1024;

@@ -12,7 +12,7 @@ pub(super) struct Carried {
     pub(super) sent: u64,
 }
 
-/// How long a wait for packets lasts at most.
+/// Longest wait for packets.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Reason of dropped packets; nobody counts it.

@@ -459,7 +459,7 @@ fn stand_in(
 /// Interval at which a starting run is checked for open interfaces.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How the interfaces are used, once they are: a line for each. Empty if the run ends before.
+/// A line for each interface, once it is open: how it is used. Empty if the run ends before.
 fn opened(running: &dyn Runs, monitor: &Monitor) -> Vec<String> {
     while !running.has_ended() {
         let lines = monitor.describe();

@@ -60,7 +60,7 @@ enum LogFormat {
     Json,
 }
 
-/// What happens after a panic of the function.
+/// Treatment of packets after a panic of the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnPanic {
     /// Packets are dropped until the run is stopped.
@@ -169,7 +169,7 @@ impl ServiceOptions {
     }
 }
 
-/// What goes on beside a run.
+/// Work beside a run.
 pub(super) struct Background {
     notifier: Notifier,
     logs: Option<Logs>,
@@ -178,7 +178,7 @@ pub(super) struct Background {
     exported: Option<Exported>,
     sampled: Mutex<Option<Instant>>,
     alive: Mutex<Option<Instant>>,
-    /// Why records can't be exported, as far as it was told.
+    /// Reason why records can't be exported, as far as it was told.
     trouble: Mutex<Option<String>>,
 }
 

@@ -64,7 +64,7 @@ fn lines(path: &Path, interval: Duration) -> Result<(), Failed> {
     }
 }
 
-/// Why there is no sample.
+/// Reason of a missing sample.
 #[derive(Debug)]
 struct Unheard(DaemonError);
 

@@ -9,7 +9,7 @@ use super::{BOLD, Look};
 use crate::number::{bps, count, load, percent, plain, pps, scaled, time};
 use crate::view::{Panel, Shot};
 
-/// What a panel holds.
+/// Content of a panel.
 pub(super) struct Content {
     pub(super) title: String,
     /// The line above the rows, which doesn't scroll.
@@ -37,7 +37,7 @@ impl Panel {
     }
 }
 
-/// What a panel of a width without its border holds.
+/// Content of a panel of a width without its border.
 pub(super) fn content(panel: Panel, shot: &Shot, width: u16, look: Look) -> Content {
     let width = usize::from(width);
     match panel {
