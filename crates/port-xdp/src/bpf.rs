@@ -10,6 +10,7 @@ const MAP_UPDATE: c_int = 2;
 const PROG_LOAD: c_int = 5;
 const LINK_CREATE: c_int = 28;
 const LINK_UPDATE: c_int = 29;
+const LINK_DETACH: c_int = 34;
 
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
@@ -181,30 +182,44 @@ pub(crate) fn load(
     })
 }
 
-/// Attaches a program to an interface. The attachment ends with the descriptor, however the process ends.
-pub(crate) fn attach(program: &OwnedFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct Attributes {
-        program: u32,
-        interface: u32,
-        kind: u32,
-        flags: u32,
+/// A program's attachment to an interface. It ends with the value, and however the process ends.
+#[derive(Debug)]
+pub(crate) struct Link(OwnedFd);
+
+impl Link {
+    /// Attaches a program to an interface.
+    pub(crate) fn new(program: &OwnedFd, interface: u32, flags: u32) -> io::Result<Self> {
+        #[repr(C)]
+        struct Attributes {
+            program: u32,
+            interface: u32,
+            kind: u32,
+            flags: u32,
+        }
+        let program = program.as_raw_fd() as u32;
+        descriptor(LINK_CREATE, &mut Attributes { program, interface, kind: ATTACH_XDP, flags }).map(Self)
     }
-    let program = program.as_raw_fd() as u32;
-    descriptor(LINK_CREATE, &mut Attributes { program, interface, kind: ATTACH_XDP, flags })
+
+    /// Puts another program in the place of the attached one, between two packets.
+    pub(crate) fn exchange(&self, program: &OwnedFd) -> io::Result<()> {
+        #[repr(C)]
+        struct Attributes {
+            link: u32,
+            program: u32,
+            flags: u32,
+            old_program: u32,
+        }
+        let (link, program) = (self.0.as_raw_fd() as u32, program.as_raw_fd() as u32);
+        call(LINK_UPDATE, &mut Attributes { link, program, flags: 0, old_program: 0 }).map(drop)
+    }
 }
 
-/// Puts another program in the place of the attached one, between two packets.
-pub(crate) fn exchange(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
-    #[repr(C)]
-    struct Attributes {
-        link: u32,
-        program: u32,
-        flags: u32,
-        old_program: u32,
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closing alone would not do: a process that is just being forked has the descriptor as well, until it runs another program.
+        // Refused only where the interface is gone, and the attachment with it.
+        let _ = call(LINK_DETACH, &mut self.0.as_raw_fd());
     }
-    let (link, program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
-    call(LINK_UPDATE, &mut Attributes { link, program, flags: 0, old_program: 0 }).map(drop)
 }
 
 /// Runs a program on a frame, for tests. Returns its action.

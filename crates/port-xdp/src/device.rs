@@ -1,7 +1,7 @@
 //! An interface of a port, for all its cores: the program that is attached to it, and where that runs.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -33,7 +33,7 @@ struct State {
     program: Program,
     /// Counts of programs before this one.
     before: ProgramCounts,
-    link: Option<OwnedFd>,
+    link: Option<bpf::Link>,
     /// The socket of each queue.
     sockets: Vec<Weak<Socket>>,
     /// Packets lost at sockets that were closed.
@@ -105,7 +105,7 @@ impl Device {
         }
         // What was attached to an interface that is gone is of no use.
         state.link = None;
-        let attempt = |state: &State, flags| bpf::attach(state.program.file(), index, flags);
+        let attempt = |state: &State, flags| bpf::Link::new(state.program.file(), index, flags);
         let (link, place) = match self.mode {
             Mode::Generic => {
                 (attempt(&state, bpf::GENERIC).map_err(|error| self.refused(index, error))?, "generic XDP".into())
@@ -183,7 +183,7 @@ impl Device {
             }
         }
         if let Some(link) = &state.link {
-            bpf::exchange(link, program.file()).map_err(refused)?;
+            link.exchange(program.file()).map_err(refused)?;
         }
         let old = std::mem::replace(&mut state.program, program);
         // Packets that are still in the old program are few, and end within this call or are not counted.

@@ -1,6 +1,7 @@
 //! A process that is killed leaves no program behind, and its queues can be bound again.
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -49,4 +50,26 @@ fn a_killed_process_leaves_nothing_behind() {
         assert!(forwarder.stop().balance.adds_up());
         assert!(!shown(&row).contains("prog/xdp"), "a port that ends takes its program off");
     }
+}
+
+/// Copies of this process's attachments, as a process has them that is forked and doesn't run another program yet.
+fn attachments() -> Vec<OwnedFd> {
+    let files = std::fs::read_dir("/proc/self/fd").expect("a process may see its files");
+    let links = files
+        .filter_map(Result::ok)
+        .filter(|file| std::fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:bpf_link"));
+    let numbers = links.filter_map(|file| file.file_name().to_str()?.parse::<RawFd>().ok());
+    // SAFETY: borrowed for the copying alone. Another test may close the file before, and then there is no copy.
+    numbers.filter_map(|number| unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().ok()).collect()
+}
+
+#[test]
+fn a_program_goes_with_its_port_though_its_attachment_is_still_open_elsewhere() {
+    let Some(row) = Row::new("fork", 1500) else { return };
+    let shown = || row.middle.ip(&["-d", "link", "show", "dev", "a0"]).expect("the end is there");
+    let forwarder = row.forward(both(), across);
+    let copies = attachments();
+    assert!(copies.len() >= 2 && shown().contains("prog/xdp id"), "{}", shown());
+    assert!(forwarder.stop().balance.adds_up());
+    assert!(!shown().contains("prog/xdp"), "{}", shown());
 }
