@@ -48,7 +48,7 @@ pub enum DaemonError {
         what: &'static str,
     },
     /// No such user.
-    #[error("{0}: /etc/passwd has no such user; name one that it has, or a number")]
+    #[error("user `{0}`: /etc/passwd has no such user; name one that it has, or a number")]
     NoUser(String),
     /// The user is root, or in root's group.
     #[error("{0}: this user is root or in its group; name an unprivileged user")]

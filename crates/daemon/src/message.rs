@@ -129,6 +129,8 @@ pub struct Transactions {
 pub struct Interface {
     /// Name of the interface.
     pub name: String,
+    /// Reason why it can't be used at the moment; none if it can.
+    pub trouble: Option<String>,
     /// Its counters: name in words of letters and `-`, such as `received` or `sent`, and packets.
     pub counters: Vec<(String, u64)>,
 }

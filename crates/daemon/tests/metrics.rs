@@ -56,6 +56,7 @@ fn sample() -> Stats {
         transactions: Some(Transactions { committed: 20, aborted: 1 }),
         interfaces: vec![Interface {
             name: "inside0".to_owned(),
+            trouble: None,
             counters: vec![("received".to_owned(), 5), ("lost-by-card".to_owned(), 0)],
         }],
         latency: Some(Latency {
@@ -83,7 +84,7 @@ fn any_sample() -> impl Strategy<Value = Stats> {
     let name = || prop_oneof![any::<String>(), "[\\\\\"\n\r\t{},= #a-c]{0,12}"];
     let dropped = (name(), any::<u64>()).prop_map(|(reason, packets)| Dropped { reason, packets });
     let counters = proptest::collection::vec((name(), any::<u64>()), 0..4);
-    let interface = (name(), counters).prop_map(|(name, counters)| Interface { name, counters });
+    let interface = (name(), counters).prop_map(|(name, counters)| Interface { name, trouble: None, counters });
     let of_all = (proptest::collection::vec(dropped, 0..5), proptest::collection::vec(interface, 0..4));
     (name(), name(), of_all, 0_usize..4).prop_map(|(function, engine, (dropped, interfaces), cores)| Stats {
         function,
@@ -197,8 +198,13 @@ fn the_library_of_prometheus_reads_the_same() {
     let hostile =
         ["", " ", "\\", "\\n", "\"", "a\"b\\\nc", "{}", "a=\"b\",c=\"d\"} 1", "# HELP", "\u{1f600}", "<script>"];
     let named = hostile.map(|reason| Dropped { reason: reason.to_owned(), packets: 1 }).to_vec();
-    let interfaces =
-        hostile.map(|name| Interface { name: name.to_owned(), counters: vec![(name.to_owned(), 2)] }).to_vec();
+    let interfaces = hostile
+        .map(|name| Interface {
+            name: name.to_owned(),
+            trouble: Some(name.to_owned()),
+            counters: vec![(name.to_owned(), 2)],
+        })
+        .to_vec();
     for stats in [sample(), Stats { dropped: named, interfaces, ..sample() }, Stats::default()] {
         let text = Scraped::new().text(stats);
         let rows = piped(Command::new(python).args(["-c", LIBRARY]), &text);

@@ -1,5 +1,5 @@
-//! Network interfaces as ports on live traffic need them: facts asked of the kernel ([`Probe`]), memory mapped for rings ([`Area`]),
-//! waiting for sockets ([`wait`]), and the list of a port's open interfaces that any thread may read ([`Watched`]).
+//! Network interfaces as ports on live traffic need them: facts asked of the kernel ([`Probe`], [`netlink`]), memory mapped for rings
+//! ([`Area`]), waiting for sockets ([`wait`]), and the list of a port's open interfaces that any thread may read ([`Watched`]).
 //!
 //! ```
 //! use millrace_interface::{Presence, Probe};
@@ -12,6 +12,7 @@
 
 mod area;
 mod error;
+pub mod netlink;
 mod probe;
 mod wait;
 mod watched;

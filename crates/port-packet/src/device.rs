@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use interface::Probe;
+use interface::{Probe, netlink};
 use packet::LinkType;
 use port::ReceiveLosses;
 
@@ -79,6 +79,8 @@ pub struct InterfaceCounts {
     pub too_long: u64,
     /// Blocks of the kernel that contradicted themselves; always 0 unless the kernel is wrong.
     pub malformed: u64,
+    /// Reason why the interface can't be used at the moment.
+    pub trouble: Option<String>,
 }
 
 impl Device {
@@ -227,6 +229,7 @@ impl Device {
             cut: count(cut),
             too_long: count(too_long),
             malformed: count(malformed),
+            trouble: state.trouble.clone(),
         }
     }
 
@@ -262,6 +265,12 @@ impl Device {
         }
         if let (Role::Forward, Some(setting)) = (role, &state.forwarding) {
             line += &format!("; the kernel forwards its packets too: type `sysctl {setting}=0`");
+        }
+        let program = netlink::link(self.index()).map_or(0, |link| link.program);
+        if program != 0 {
+            line += &format!(
+                "; XDP program {program} of another process has its packets first, and what it keeps is not seen here"
+            );
         }
         if role == Role::Forward && counts.lack_checksum > 0 {
             line += &format!(

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interface::netlink;
+
 use crate::bpf;
 use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::Filter;
-use crate::netlink;
 use crate::options::{Mode, Options};
 use crate::program::{Program, ProgramCounts};
 use crate::socket::{Binding, Socket};
@@ -60,6 +61,8 @@ pub struct InterfaceCounts {
     pub sent_across: u64,
     /// Link traffic for this interface that was lost because its transmit ring was full.
     pub lost_across: u64,
+    /// Reason why the interface can't be used at the moment.
+    pub trouble: Option<String>,
 }
 
 impl Device {
@@ -233,7 +236,14 @@ impl Device {
         program.add(&state.before);
         let sockets = state.sockets.iter().filter_map(Weak::upgrade);
         let ring_full = state.lost_before + sockets.map(|socket| socket.statistics().lost()).sum::<u64>();
-        InterfaceCounts { interface: self.name.clone(), program, ring_full, sent_across, lost_across }
+        InterfaceCounts {
+            interface: self.name.clone(),
+            program,
+            ring_full,
+            sent_across,
+            lost_across,
+            trouble: state.trouble.clone(),
+        }
     }
 
     /// One line: where the program runs, how packets come, and what the filter does.

@@ -139,7 +139,7 @@ pub fn examine(examination: &Examination) -> Result<Vec<Finding>, XdpError> {
 fn usual(probe: &Probe) -> Vec<String> {
     let is_usual = |name: &String| {
         let is_up = probe.flags(name).is_ok_and(|flags| flags & libc::IFF_UP != 0);
-        let link = probe.index(name).and_then(|index| crate::netlink::link(index).ok());
+        let link = probe.index(name).and_then(|index| ::interface::netlink::link(index).ok());
         is_up && link.is_some_and(|link| link.hardware == libc::ARPHRD_ETHER)
     };
     names().into_iter().filter(is_usual).collect()

@@ -2,10 +2,9 @@
 
 use std::io;
 
-use interface::Probe;
+use interface::{Probe, netlink};
 
 use crate::error::XdpError;
-use crate::netlink;
 
 /// Facts about an interface.
 #[derive(Clone, Debug)]

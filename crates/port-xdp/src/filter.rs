@@ -81,7 +81,8 @@ impl Filter {
     pub(crate) fn check(&self, interfaces: usize) -> Result<(), XdpError> {
         if self.link == LinkPolicy::Across && !interfaces.is_multiple_of(2) {
             return Err(XdpError::Option(format!(
-                "link traffic can't go across: {interfaces} interfaces have no pairs; let it pass to the kernel or to the function"
+                "link traffic goes across between pairs of interfaces, and here is an odd number of them, {interfaces}; let it pass to the kernel or to the \
+                 function"
             )));
         }
         if self.management.len() > MANAGEMENT_MAX {

@@ -11,7 +11,6 @@ mod filter;
 mod input;
 mod ledger;
 mod loans;
-mod netlink;
 mod options;
 mod outlets;
 mod output;

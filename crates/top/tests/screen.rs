@@ -122,7 +122,7 @@ fn names_are_only_text() {
         uptime_ms: 130_000,
         dropped: vec![Dropped { reason: name(), packets: 1 }],
         top_flows: vec![TopFlow { flow: name(), ..TopFlow::default() }],
-        interfaces: vec![Interface { name: name(), counters: vec![(name(), 1)] }],
+        interfaces: vec![Interface { name: name(), trouble: Some(name()), counters: vec![(name(), 1)] }],
         ..Stats::default()
     });
     let shown = screen(&mut view, 140, 45);
@@ -163,7 +163,7 @@ fn any_stats() -> impl Strategy<Value = Stats> {
         });
     let dropped = (any::<String>(), number()).prop_map(|(reason, packets)| Dropped { reason, packets });
     let interface = (any::<String>(), proptest::collection::vec((any::<String>(), number()), 0..5))
-        .prop_map(|(name, counters)| Interface { name, counters });
+        .prop_map(|(name, counters)| Interface { trouble: counters.is_empty().then(|| name.clone()), name, counters });
     let flow = (any::<String>(), number(), number()).prop_map(|(flow, packets_per_second, bytes_per_second)| TopFlow {
         flow,
         packets_per_second,

@@ -73,6 +73,7 @@ impl MadeUp {
             .to_vec();
         let interface = |name: &str, received: u64, sent: u64| Interface {
             name: name.to_owned(),
+            trouble: (name == "outside0").then(|| "it is down".to_owned()),
             counters: [("received", received), ("sent", sent), ("lost", received / 90_000), ("passed-to-kernel", 312)]
                 .map(|(counter, packets)| (counter.to_owned(), packets))
                 .to_vec(),

@@ -93,6 +93,14 @@ fn interfaces(to: &mut Text, stats: &Stats) {
             *counters.entry((interface.name.as_str(), counter.as_str())).or_insert(0) += u128::from(*packets);
         }
     }
+    let up: BTreeMap<_, _> =
+        stats.interfaces.iter().map(|interface| (interface.name.as_str(), interface.trouble.is_none())).collect();
+    if !up.is_empty() {
+        to.family("millrace_interface_up", Type::Gauge, "1 for an interface that can be used, else 0.");
+    }
+    for (interface, is_up) in up {
+        to.sample("millrace_interface_up", &[("interface", interface)], u64::from(is_up));
+    }
     if !counters.is_empty() {
         to.family(name, Type::Counter, "What happened to packets at an interface.");
     }

@@ -163,14 +163,18 @@ fn text_of_the_run_is_never_html() {
     stats.engine = HOSTILE.to_owned();
     stats.dropped.push(Dropped { reason: HOSTILE.to_owned(), packets: 7 });
     stats.top_flows.push(TopFlow { flow: HOSTILE.to_owned(), ..TopFlow::default() });
-    stats.interfaces.push(Interface { name: HOSTILE.to_owned(), counters: vec![(HOSTILE.to_owned(), u64::MAX)] });
+    stats.interfaces.push(Interface {
+        name: HOSTILE.to_owned(),
+        trouble: Some(HOSTILE.to_owned()),
+        counters: vec![(HOSTILE.to_owned(), u64::MAX)],
+    });
     latest.set(stats.clone());
     browser.look(LOOKS[2]);
     browser.open(&format!("http://{}/", serving.addr()));
     browser.wait("document.getElementById('state')?.textContent === 'live'");
     let shown = browser.value("document.body.innerText");
     let times = shown.as_str().unwrap_or_default().matches(HOSTILE).count();
-    assert_eq!(times, 6, "{shown}");
+    assert_eq!(times, 7, "{shown}");
     assert_eq!(browser.value("document.querySelectorAll('script').length + document.images.length"), json!(1));
     assert_eq!(browser.value("typeof window.taken"), json!("undefined"));
     assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(400));

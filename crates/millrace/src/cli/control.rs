@@ -352,7 +352,7 @@ impl Service<'_> {
         let file = name.clone();
         let reply = self.reload_now(running, name, text);
         if let Some(background) = background {
-            background.ready(&format!("{} under {}", self.about.description.name, self.about.kind));
+            background.reloaded();
             if background.logs() {
                 match &reply {
                     Reply::Done(done) => tracing::info!(file, "reloaded: {done}"),

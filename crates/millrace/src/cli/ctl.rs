@@ -281,8 +281,9 @@ fn counters(stats: &Stats) -> String {
         let counters = interface.counters.iter().filter(|(_, packets)| *packets > 0);
         let told: Vec<String> = counters.map(|(name, packets)| format!("{name} {}", count(*packets))).collect();
         out += &format!(
-            "  {}: {}\n",
+            "  {}{}: {}\n",
             interface.name,
+            interface.trouble.as_ref().map(|trouble| style.warn(format!(" ({trouble})"))).unwrap_or_default(),
             if told.is_empty() { "nothing yet".to_owned() } else { told.join(", ") }
         );
     }

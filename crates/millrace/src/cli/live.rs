@@ -23,7 +23,7 @@ use super::observers::Observers;
 use super::restart::Ended;
 use super::run::{self, PanicPlace, secret};
 use super::service::OnPanic;
-use super::{engines, refuse_too_much, signals};
+use super::{engines, files, refuse_too_much, signals};
 use crate::print::number::{self, count, counted};
 use crate::print::outcome::{Live, Run};
 use crate::print::output::{detail, note, print, print_json, remark};
@@ -43,7 +43,7 @@ pub(super) struct LiveOptions {
     pub(super) interfaces: Vec<String>,
     /// Only watch: take copies of what the interfaces receive and send, by AF_PACKET. Nothing is sent, whatever the verdict, and the kernel
     /// goes on as before
-    #[arg(long, help_heading = LIVE, conflicts_with_all = ["copying", "link_traffic", "management", "busy_poll"])]
+    #[arg(long, help_heading = LIVE, conflicts_with_all = ["xdp", "copying", "link_traffic", "management", "busy_poll"])]
     observe: bool,
     /// Where the XDP program runs that takes the packets [default: best]
     #[arg(long, value_enum, help_heading = LIVE)]
@@ -220,8 +220,9 @@ impl Monitor {
 
     /// The counters of each interface.
     pub(super) fn interfaces(&self) -> Vec<Interface> {
-        let interface = |name: &str, counters: &[(&str, u64)]| Interface {
+        let interface = |name: &str, trouble: &Option<String>, counters: &[(&str, u64)]| Interface {
             name: name.to_owned(),
+            trouble: trouble.clone(),
             counters: counters.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect(),
         };
         match self {
@@ -230,6 +231,7 @@ impl Monitor {
                     let program = &counts.program;
                     interface(
                         &counts.interface,
+                        &counts.trouble,
                         &[
                             ("to-function", program.redirected),
                             ("ring-full", counts.ring_full),
@@ -247,6 +249,7 @@ impl Monitor {
                 let of = |counts: &port_packet::InterfaceCounts| {
                     interface(
                         &counts.interface,
+                        &counts.trouble,
                         &[
                             ("to-function", counts.received),
                             ("ring-full", counts.ring_full),
@@ -276,6 +279,10 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let live = &args.source.live;
     refuse_captures(args)?;
     args.dropped.refuse_name()?;
+    refuse_same_files(args)?;
+    if live.observe && args.service.on_panic == OnPanic::Open {
+        return Err(Failed::usage("--observe sends nothing, so that --on-panic open has nothing to do; leave one out"));
+    }
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let cores = args.cores;
@@ -353,7 +360,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             }
         }
         if !lines.is_empty() {
-            background.ready(&format!("{} under {kind} on {}", description.name, live.interfaces.join(", ")));
+            background.ready(format!("{} under {kind} on {}", description.name, live.interfaces.join(", ")));
         }
         let end = live.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         served.wait_until(running, || {
@@ -469,6 +476,24 @@ fn opened(running: &dyn Runs, monitor: &Monitor) -> Vec<String> {
         thread::sleep(LOOK);
     }
     Vec::new()
+}
+
+/// Refuses a file that the run would write for two options, or read and write. Flows may come from a file and go to it again.
+fn refuse_same_files(args: &run::Args) -> Result<(), Failed> {
+    let written = [
+        ("the file of --dropped", args.dropped.file()),
+        ("the file of --ipfix", args.service.file()),
+        ("the file of --snapshot", args.restart.snapshot()),
+    ];
+    let read = args.configuration.files().map(|(_, path)| ("a configuration", Some(path.as_path())));
+    let read: Vec<_> = read.chain([("the file of --restore", args.restart.restored())]).collect();
+    for (number, (what, file)) in written.iter().enumerate() {
+        let Some(file) = file else { continue };
+        files::refuse_same(file, &written[number + 1..])?;
+        let is_flows = *what == "the file of --snapshot";
+        files::refuse_same(file, &read[..read.len() - usize::from(is_flows)])?;
+    }
+    Ok(())
 }
 
 /// Refuses options that are about captures.

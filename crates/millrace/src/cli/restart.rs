@@ -46,6 +46,16 @@ pub(super) struct RestartOptions {
 }
 
 impl RestartOptions {
+    /// The file that the flows go to.
+    pub(super) fn snapshot(&self) -> Option<&Path> {
+        self.snapshot.as_deref()
+    }
+
+    /// The file that flows come from.
+    pub(super) fn restored(&self) -> Option<&Path> {
+        self.restore.as_deref()
+    }
+
     /// The snapshot to begin with.
     pub(super) fn read(&self) -> Result<Option<Snapshot>, Failed> {
         let Some(path) = &self.restore else { return Ok(None) };

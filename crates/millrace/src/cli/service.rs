@@ -1,7 +1,7 @@
 //! A run on interfaces as a service: metrics, a page, exported flows, fewer rights, logs, and the service manager.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,8 @@ pub(super) struct ServiceOptions {
     /// Serve a live page at http://ADDRESS/, such as 127.0.0.1:8080. Whoever reaches the address can read it
     #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = SERVICE)]
     page: Option<SocketAddr>,
-    /// Export flows that have ended by IPFIX, both directions in one record: udp:HOST:PORT, tcp:HOST:PORT, or a file
+    /// Export flows that have ended by IPFIX, both directions in one record: udp:HOST:PORT, tcp:HOST:PORT, or a file, which
+    /// is begun anew
     #[arg(long, value_name = "COLLECTOR", value_parser = destination, help_heading = SERVICE)]
     ipfix: Option<Destination>,
     /// Become this user, a name or a number, once the interfaces are known. Files of --ipfix, --dropped, --snapshot and --restore must be
@@ -95,6 +96,14 @@ fn destination(text: &str) -> Result<Destination, String> {
 }
 
 impl ServiceOptions {
+    /// The file that flows are exported to.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match &self.ipfix {
+            Some(Destination::File(path)) => Some(path),
+            Some(Destination::Udp(_) | Destination::Tcp(_)) | None => None,
+        }
+    }
+
     /// An option that is given, if one is. These options are for runs on interfaces.
     pub(super) fn given(&self) -> Option<&'static str> {
         let given = [
@@ -164,6 +173,7 @@ impl ServiceOptions {
             exported,
             sampled: Mutex::new(None),
             alive: Mutex::new(None),
+            status: Mutex::default(),
             trouble: Mutex::new(None),
         })
     }
@@ -178,6 +188,8 @@ pub(super) struct Background {
     exported: Option<Exported>,
     sampled: Mutex<Option<Instant>>,
     alive: Mutex<Option<Instant>>,
+    /// What the service manager was told that runs.
+    status: Mutex<String>,
     /// Reason why records can't be exported, as far as it was told.
     trouble: Mutex<Option<String>>,
 }
@@ -196,12 +208,18 @@ impl Background {
         self.logs.is_some()
     }
 
-    /// The run has begun.
-    pub(super) fn ready(&self, status: &str) {
-        self.tell(self.notifier.ready(status));
+    /// The run has begun. `status` says in words what runs.
+    pub(super) fn ready(&self, status: String) {
+        self.tell(self.notifier.ready(&status));
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 
-    /// A reload begins; the end of it is a call of [`ready`](Self::ready).
+    /// A reload has ended.
+    pub(super) fn reloaded(&self) {
+        self.tell(self.notifier.ready(&self.status.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// A reload begins, which [`reloaded`](Self::reloaded) ends.
     pub(super) fn reloading(&self) {
         self.tell(self.notifier.reloading());
     }

@@ -26,8 +26,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: u64,
+}
+
+/// Parses an interval.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+    seconds.ok_or_else(|| "write whole seconds, 1 to 3600".to_owned())
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {

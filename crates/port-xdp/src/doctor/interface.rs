@@ -3,6 +3,7 @@
 use std::io;
 
 use interface::Probe;
+use interface::netlink::{self, Link};
 
 use super::ethtool;
 use super::holders::{Holder, holders};
@@ -11,7 +12,6 @@ use super::namespaces;
 use super::trial::{Trial, attempt};
 use crate::error::XdpError;
 use crate::facts::{Facts, Queues};
-use crate::netlink::{self, Link};
 
 /// Facts about an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::thread;
 
-use crate::netlink;
+use interface::netlink;
 
 const GET_NUMBER: u16 = 90;
 /// Attributes: a namespace's number, and a descriptor of it.

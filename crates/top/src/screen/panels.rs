@@ -171,7 +171,8 @@ fn interfaces(shot: &Shot, width: usize, look: Look) -> Content {
     let head = cells_of("packets", &["now", "since the start"].map(str::to_owned), &INTERFACES, width);
     let mut rows = Vec::new();
     for (at, interface) in shot.stats.interfaces.iter().enumerate() {
-        rows.push(Line::styled(left(&plain(&interface.name), width), BOLD));
+        let trouble = interface.trouble.as_ref().map(|trouble| format!(": {}", plain(trouble))).unwrap_or_default();
+        rows.push(Line::styled(left(&(plain(&interface.name) + &trouble), width), BOLD));
         for (number, (counter, packets)) in interface.counters.iter().enumerate() {
             let rate = shot.rates.as_ref().and_then(|rates| rates.interfaces.get(at)?.get(number));
             let cells = [rate.map_or_else(dash, |rate| pps(*rate)), count(*packets)];

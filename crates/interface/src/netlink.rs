@@ -7,20 +7,21 @@ use std::ptr;
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link {
+pub struct Link {
     /// The number of the attached XDP program; 0 if there is none.
-    pub(crate) program: u32,
+    pub program: u32,
     /// Where that program runs, as `XDP_ATTACHED_*`: 0 nowhere, 1 driver, 2 stack, 3 card, 4 several of them.
-    pub(crate) place: u8,
-    pub(crate) receive_queues: u32,
+    pub place: u8,
+    /// How many receive queues it may have.
+    pub receive_queues: u32,
     /// The kind of its addresses, as `ARPHRD_*`.
-    pub(crate) hardware: u16,
+    pub hardware: u16,
     /// How many have asked for packets to other addresses; 0 if none has.
-    pub(crate) promiscuity: u32,
+    pub promiscuity: u32,
     /// The number of the interface at the other end of a virtual wire; 0 if it tells none.
-    pub(crate) peer: u32,
+    pub peer: u32,
     /// The other end's network namespace, by the number that this one has for it; `None` if it is this one.
-    pub(crate) peer_namespace: Option<i32>,
+    pub peer_namespace: Option<i32>,
 }
 
 const XDP: u16 = 43;
@@ -33,8 +34,11 @@ const TYPE_MASK: u16 = 0x3fff;
 const HEADER_LEN: usize = 16;
 const INFO_LEN: usize = 16;
 
-/// Asks for an interface.
-pub(crate) fn link(index: u32) -> io::Result<Link> {
+/// Asks for an interface by its number.
+///
+/// # Errors
+/// There is no such interface, or the kernel refuses to tell.
+pub fn link(index: u32) -> io::Result<Link> {
     // `struct ifinfomsg`.
     let mut about = [0_u8; INFO_LEN];
     about[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -42,7 +46,10 @@ pub(crate) fn link(index: u32) -> io::Result<Link> {
 }
 
 /// Sends a request and returns what the first answer has behind its `struct nlmsghdr`.
-pub(crate) fn ask(protocol: c_int, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// The kernel refuses, or its answer is malformed.
+pub fn ask(protocol: c_int, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     // SAFETY: no memory is involved.
     let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
     if socket < 0 {
@@ -117,7 +124,7 @@ fn parse(message: &[u8]) -> io::Result<Link> {
 }
 
 /// The attributes of a message: kind and value, each padded to 4 bytes.
-pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(half(rest, 0)?);
         let kind = half(rest, 2)? & TYPE_MASK;
@@ -127,11 +134,15 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+/// Two bytes of a message, in the machine's order; `None` beyond its end.
+#[must_use]
+pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+/// Four bytes of a message, in the machine's order; `None` beyond its end.
+#[must_use]
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
