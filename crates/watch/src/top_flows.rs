@@ -1,7 +1,8 @@
 //! The flows with the most bytes, by a sample of packets.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use packet::{FiveTuple, parse};
@@ -13,17 +14,22 @@ use port::{Batch, Watch};
 /// nobody looks it samples hardly anything.
 #[derive(Debug)]
 pub struct TopFlows {
-    queues: Box<[Mutex<Sample>]>,
+    queues: Box<[Queue]>,
     last: Mutex<Instant>,
 }
 
 #[derive(Debug)]
+struct Queue {
+    /// Packets until the next one that is looked at. Most bursts change nothing else.
+    skip: AtomicU64,
+    sample: Mutex<Sample>,
+}
+
+#[derive(Debug)]
 struct Sample {
-    /// Packets until the next one that is looked at.
-    skip: u64,
     /// Mean distance of packets that are looked at.
     every: u64,
-    /// Packets since the last look.
+    /// Packets between those that were looked at since the last look.
     seen: u64,
     /// When somebody looked last.
     looked: Option<Instant>,
@@ -60,7 +66,8 @@ impl TopFlows {
         let queue = |number| {
             let random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
             let flows = HashMap::new();
-            Mutex::new(Sample { skip: 0, every: EVERY_MAX, seen: 0, looked: None, random, flows })
+            let sample = Sample { every: EVERY_MAX, seen: 0, looked: None, random, flows };
+            Queue { skip: AtomicU64::new(0), sample: Mutex::new(sample) }
         };
         Self { queues: (0..queues).map(queue).collect(), last: Mutex::new(Instant::now()) }
     }
@@ -73,7 +80,7 @@ impl TopFlows {
         let seconds = now.saturating_duration_since(before).as_secs_f64().max(0.001);
         let mut all: HashMap<FiveTuple, (u64, u64)> = HashMap::new();
         for queue in &self.queues {
-            let flows = queue.lock().unwrap_or_else(PoisonError::into_inner).look(now);
+            let flows = queue.look(now);
             for (flow, (packets, bytes)) in flows {
                 let sum = all.entry(flow).or_default();
                 *sum = (sum.0 + packets, sum.1 + bytes);
@@ -88,14 +95,42 @@ impl TopFlows {
     }
 }
 
-impl Sample {
+impl Queue {
+    fn sample(&self) -> MutexGuard<'_, Sample> {
+        self.sample.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The sample since the last look, each packet with its weight.
-    fn look(&mut self, now: Instant) -> HashMap<FiveTuple, (u64, u64)> {
-        self.every = (self.seen / LOOKED_AT).clamp(1, EVERY_MAX);
+    fn look(&self, now: Instant) -> HashMap<FiveTuple, (u64, u64)> {
+        let mut sample = self.sample();
+        sample.every = (sample.seen / LOOKED_AT).clamp(1, EVERY_MAX);
         // The next distance may be one of a slower time.
-        self.skip = self.skip.min(self.every);
-        (self.seen, self.looked) = (0, Some(now));
-        std::mem::take(&mut self.flows)
+        // ORDERING: Relaxed. A burst at this moment may undo it (`received`), and then the next look does it.
+        self.skip.fetch_min(sample.every, Ordering::Relaxed);
+        (sample.seen, sample.looked) = (0, Some(now));
+        std::mem::take(&mut sample.flows)
+    }
+}
+
+impl Sample {
+    /// Adds a packet. Returns the distance to the next one.
+    fn add(&mut self, batch: &Batch, index: usize) -> u64 {
+        if self.looked.is_none_or(|looked| looked.elapsed() > PATIENCE) {
+            self.every = EVERY_MAX;
+        }
+        let weight = self.every;
+        let (packet, bytes) = batch.packet(index);
+        let headers = parse(packet.link, bytes, packet.wire_len, packet.interface).ok();
+        if let Some(tuple) = headers.and_then(|headers| headers.five_tuple()) {
+            let (flow, _) = tuple.symmetric();
+            if self.flows.len() < FLOWS_MAX || self.flows.contains_key(&flow) {
+                let sum = self.flows.entry(flow).or_default();
+                *sum = (sum.0 + weight, sum.1 + weight * u64::from(packet.wire_len));
+            }
+        }
+        let distance = self.distance();
+        self.seen += distance;
+        distance
     }
 
     /// The distance to the next packet: uniform, `every` on average.
@@ -110,26 +145,16 @@ impl Sample {
 impl Watch for TopFlows {
     fn received(&self, queue: usize, batch: &Batch) {
         let Some(queue) = self.queues.get(queue) else { return };
-        let mut sample = queue.lock().unwrap_or_else(PoisonError::into_inner);
         let packets = batch.len() as u64;
-        sample.seen += packets;
-        while sample.skip < packets {
-            if sample.looked.is_none_or(|looked| looked.elapsed() > PATIENCE) {
-                sample.every = EVERY_MAX;
+        // ORDERING: Relaxed. One core at a time receives from a queue; pairs with `look`.
+        let mut skip = queue.skip.load(Ordering::Relaxed);
+        if skip < packets {
+            let mut sample = queue.sample();
+            while skip < packets {
+                skip += sample.add(batch, skip as usize);
             }
-            let weight = sample.every;
-            let (packet, bytes) = batch.packet(sample.skip as usize);
-            let headers = parse(packet.link, bytes, packet.wire_len, packet.interface).ok();
-            if let Some(tuple) = headers.and_then(|headers| headers.five_tuple()) {
-                let (flow, _) = tuple.symmetric();
-                if sample.flows.len() < FLOWS_MAX || sample.flows.contains_key(&flow) {
-                    let sum = sample.flows.entry(flow).or_default();
-                    *sum = (sum.0 + weight, sum.1 + weight * u64::from(packet.wire_len));
-                }
-            }
-            sample.skip += sample.distance();
         }
-        sample.skip -= packets;
+        queue.skip.store(skip - packets, Ordering::Relaxed);
     }
 
     fn decided(&self, _: usize, _: &Batch) {}

@@ -74,6 +74,8 @@ struct Sample {
     lost: f64,
     /// Nanoseconds of processor time for each handled packet, in user and kernel mode; `None` for the kernel.
     processor: Option<(f64, f64)>,
+    /// From receive to transmit, in microseconds: median, 99 % and 99.9 %; `None` where nobody measures.
+    latency: Option<[f64; 3]>,
 }
 
 impl Sample {
@@ -182,13 +184,17 @@ impl Programs {
         let running = row.start(&program, &arguments, last, placement)?;
         let window = row.flood(&self.flood(), seconds, Some(&running), placement)?;
         let printed = running.end()?;
-        let received = match &subject.kind {
-            Kind::Bare(_) => bare_count(&printed, "received"),
-            _ => serde_json::from_str::<Value>(&printed)?["packets"]["received"].as_u64(),
+        let (received, latency) = match &subject.kind {
+            Kind::Bare(_) => (bare_count(&printed, "received"), None),
+            _ => {
+                let summary: Value = serde_json::from_str(&printed)?;
+                (summary["packets"]["received"].as_u64(), latency(&summary["latency_ns"]))
+            }
         };
         let received = received.with_context(|| format!("it printed no count: {printed}"))?;
         // What a program that forwards has handled is what has arrived on the other side.
-        Sample::new(&window, if last == "a1" { window.arrived } else { received })
+        let handled = if last == "a1" { window.arrived } else { received };
+        Ok(Sample { latency, ..Sample::new(&window, handled)? })
     }
 
     /// The program and its arguments, but for its time.
@@ -228,6 +234,12 @@ fn command_line(subject: &Subject) -> Option<String> {
     Some([program.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" "))
 }
 
+/// The times that a summary tells, in microseconds.
+fn latency(times: &Value) -> Option<[f64; 3]> {
+    let micros = |name: &str| Some(times[name].as_f64()? / 1e3);
+    Some([micros("p50")?, micros("p99")?, micros("p999")?])
+}
+
 /// The number before a word in an example's line of counts.
 fn bare_count(printed: &str, word: &str) -> Option<u64> {
     let words: Vec<&str> = printed.lines().last()?.split_whitespace().collect();
@@ -244,6 +256,7 @@ impl Sample {
             handled: handled as f64 / window.took_s / 1e6,
             lost: (100.0 * (1.0 - handled as f64 / offered)).max(0.0),
             processor: window.processor_s.map(|(user, system)| (user * each, system * each)),
+            latency: None,
         })
     }
 }
@@ -309,6 +322,8 @@ mod tests {
         let window = Window { offered: 4_000_000, took_s: 2.0, arrived: 1_000_000, processor_s: Some((0.5, 1.5)) };
         let sample = Sample::new(&window, 1_000_000).expect("there are packets");
         assert_eq!((sample.offered, sample.handled, sample.lost, sample.cost()), (2.0, 0.5, 75.0, Some(2000.0)));
+        let times = serde_json::json!({ "packets": 7, "p50": 1500, "p99": 20_000, "p999": 50_000, "worst": 90_000 });
+        assert_eq!((latency(&times), latency(&Value::Null)), (Some([1.5, 20.0, 50.0]), None));
         assert!(Sample::new(&window, 0).is_err(), "a figure of no packets is none");
     }
 }

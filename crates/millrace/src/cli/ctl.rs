@@ -14,6 +14,7 @@ use super::control::default_path;
 use super::failure::Failed;
 use super::files::{is_standard, shown};
 use crate::print::number::{bytes, count, counted, iso, percent, span};
+use crate::print::outcome::latency;
 use crate::print::output::{print, print_json, remark};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
@@ -273,9 +274,7 @@ fn counters(stats: &Stats) -> String {
         out += &format!("  {} transactions committed, {} attempts aborted\n", count(committed), count(aborted));
     }
     if let Some(times) = &stats.latency {
-        let [p50, p99, p999, worst] =
-            [times.p50_ns, times.p99_ns, times.p999_ns, times.worst_ns].map(|time| span(Duration::from_nanos(time)));
-        out += &format!("  from receive to transmit: p50 {p50}, p99 {p99}, p99.9 {p999}, worst {worst}\n");
+        out += &latency(times);
     }
     for interface in &stats.interfaces {
         let counters = interface.counters.iter().filter(|(_, packets)| *packets > 0);

@@ -325,9 +325,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     if let Some(drops) = drops {
         observers.sample_drops(drops, description.drop_reasons);
     }
-    let mut watch = observers.watch();
-    watch.extend(background.watch());
-    let mut port = Watched::new(port, watch);
+    let mut port = Watched::new(port, observers.watch(background.watch()));
     let control = Control::default();
     let configuration = &args.configuration;
     let about = Served {
@@ -416,6 +414,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         dropped_file: None,
         remark: program.remark(&fates).map(|note| args.configuration.named(&note)),
         live: Some(monitor.counted()),
+        latency: observers.latency(),
         outcome: &outcome,
     };
     background.finish();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use daemon::TopFlow;
 use nf::Reason;
-use port::Watch;
 use port::pcap::Writer;
+use port::{Batch, Watch};
 use watch::{DropSample, Latency, TopFlows, Traces};
 
 use crate::print::number::count;
@@ -21,6 +21,29 @@ pub(super) struct Observers {
     drops: Option<Arc<DropSample>>,
     /// When large flows were last asked for, and what they were.
     shown: Mutex<(Instant, Vec<TopFlow>)>,
+}
+
+/// Observers that look at the same packets, in order. Those that every run has are called directly, as they cost hardly more than a call.
+pub(super) struct Together {
+    latency: Arc<Latency>,
+    top: Arc<TopFlows>,
+    traces: Arc<Traces>,
+    others: Vec<Arc<dyn Watch>>,
+}
+
+impl Watch for Together {
+    fn received(&self, queue: usize, batch: &Batch) {
+        self.latency.received(queue, batch);
+        self.top.received(queue, batch);
+        self.traces.received(queue, batch);
+        self.others.received(queue, batch);
+    }
+
+    fn decided(&self, queue: usize, batch: &Batch) {
+        self.latency.decided(queue, batch);
+        self.traces.decided(queue, batch);
+        self.others.decided(queue, batch);
+    }
 }
 
 /// One burst of so many is measured.
@@ -47,15 +70,15 @@ impl Observers {
         self.drops = Some(Arc::new(DropSample::new(file, move |reason| Reason(reason).name(reasons))));
     }
 
-    /// All of them, for a port.
-    pub(super) fn watch(&self) -> Vec<Arc<dyn Watch>> {
-        let mut all: Vec<Arc<dyn Watch>> = vec![
-            Arc::clone(&self.latency) as Arc<dyn Watch>,
-            Arc::clone(&self.top) as Arc<dyn Watch>,
-            Arc::clone(&self.traces) as Arc<dyn Watch>,
-        ];
-        all.extend(self.drops.as_ref().map(|drops| Arc::clone(drops) as Arc<dyn Watch>));
-        all
+    /// All of them, and another one, for a port.
+    pub(super) fn watch(&self, another: Option<Arc<dyn Watch>>) -> Together {
+        let drops = self.drops.as_ref().map(|drops| Arc::clone(drops) as Arc<dyn Watch>);
+        Together {
+            latency: Arc::clone(&self.latency),
+            top: Arc::clone(&self.top),
+            traces: Arc::clone(&self.traces),
+            others: drops.into_iter().chain(another).collect(),
+        }
     }
 
     /// Times from receive to transmit; `None` before the first.

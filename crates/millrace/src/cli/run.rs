@@ -268,7 +268,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut watched;
         let mut port: &mut (dyn Port + Send) = &mut capture;
         if let Some(observers) = &observers {
-            watched = port::Watched::new(port, observers.watch());
+            watched = port::Watched::new(port, observers.watch(None));
             port = &mut watched;
         }
         match policy {
@@ -311,6 +311,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             .flatten()
             .map(|note| args.configuration.named(&note)),
         live: None,
+        latency: None,
         outcome: &outcome,
     };
     if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure

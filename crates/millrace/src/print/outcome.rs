@@ -1,7 +1,9 @@
 //! Formats the result of a run.
 
 use std::path::Path;
+use std::time::Duration;
 
+use daemon::Latency;
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
 use l7::defrag::{Counts, Policy};
 use nf::{Cell, Description, Report};
@@ -58,6 +60,8 @@ pub(crate) struct Run<'a> {
     pub(crate) remark: Option<String>,
     /// Counters of live interfaces.
     pub(crate) live: Option<Live>,
+    /// Times from receive to transmit, if they were measured.
+    pub(crate) latency: Option<Latency>,
     pub(crate) outcome: &'a Outcome,
 }
 
@@ -191,6 +195,9 @@ impl Run<'_> {
         }
         if let Some(live) = &self.live {
             out += &live.told(self.outcome, style);
+        }
+        if let Some(times) = &self.latency {
+            out += &latency(times);
         }
         out += &self.flows(style);
         if counters.unread > 0 {
@@ -370,12 +377,22 @@ impl Run<'_> {
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
             "live": self.live.as_ref().map(Live::json),
+            "latency_ns": self.latency.map(|times| json!({
+                "packets": times.packets, "p50": times.p50_ns, "p99": times.p99_ns, "p999": times.p999_ns, "worst": times.worst_ns,
+            })),
             "lost": { "ring_full": lost.ring_full, "unclaimed": lost.unclaimed },
             "sent": sent.map(|sent| json!({ "sent": sent.sent, "lost": sent.lost })),
             "interrupted": interrupted,
             "error": failure.as_ref().map(ToString::to_string),
         })
     }
+}
+
+/// A line of times from receive to transmit.
+pub(crate) fn latency(times: &Latency) -> String {
+    let [p50, p99, p999, worst] =
+        [times.p50_ns, times.p99_ns, times.p999_ns, times.worst_ns].map(|time| span(Duration::from_nanos(time)));
+    format!("  from receive to transmit: p50 {p50}, p99 {p99}, p99.9 {p999}, worst {worst}\n")
 }
 
 /// What happened to the packets, one line for each outcome.

@@ -46,6 +46,8 @@ fn head(when: &str) -> String {
          forwards, and a full ring drops.\n\
          * **ns a packet** is the process's time on its core, in user and kernel mode, divided by packets handled. It includes the softirq \
          work that its own transmit causes, up to the arrival in `right`, and the system calls that wait for packets.\n\
+         * **p50, p99 and p99.9** are times from receive to transmit, of packets that are sent: from when a burst is taken out of the receive \
+         ring until it is put into the transmit ring. The wait in a full ring isn't in them (`millrace bench --latency` has it).\n\
          * **The kernel** forwards on the same core: the driver's receive work is done on the generator's, and packets are then steered \
          (`rps_cpus`). It has no process, and the clock's tick misses softirq work on a core that is otherwise idle, so that it has \
          a rate alone.\n\n",
@@ -94,10 +96,25 @@ fn table(subjects: &[Subject], measured: &Measured<'_>) -> Result<String> {
             spread(of(Sample::cost), 0),
             spread(of(|sample| Some(sample.processor?.0)), 0),
             spread(of(|sample| Some(sample.processor?.1)), 0),
+            spread(of(|sample| Some(sample.latency?[0])), 1),
+            spread(of(|sample| Some(sample.latency?[1])), 1),
+            spread(of(|sample| Some(sample.latency?[2])), 1),
             "measured".to_owned(),
         ]);
     }
-    let columns = ["", "offered, Mpps", "handled, Mpps", "lost, %", "ns a packet", "user", "kernel", ""];
+    let columns = [
+        "",
+        "offered, Mpps",
+        "handled, Mpps",
+        "lost, %",
+        "ns a packet",
+        "user",
+        "kernel",
+        "p50, us",
+        "p99, us",
+        "p99.9, us",
+        "",
+    ];
     Ok(markdown(&columns, &rows))
 }
 
