@@ -385,6 +385,10 @@ impl Service<'_> {
     /// The settings with the text of a file in place of the one that the run began with. Its ending tells which; a function of rules or of a
     /// program takes these, unless it is TOML.
     fn configured(&self, name: String, text: String) -> Result<catalogue::config::Settings, Failed> {
+        // A file that an editor or a full disk has just emptied would set everything to its default.
+        if text.trim().is_empty() {
+            return Err(Failed::usage(format_args!("{name} is empty; nothing was changed")));
+        }
         let Served { configuration, description, .. } = &self.about;
         let is_toml = Path::new(&name).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
         let key = match description.name {

@@ -72,6 +72,7 @@ fn a_run_answers_and_takes_another_configuration() {
     let capture = folder.bytes("in.pcap");
     let half = ends(&capture)[HALF as usize];
     std::fs::write(folder.path("closed.toml"), "action = \"drop\"\npatterns = [\"x\"]").unwrap();
+    std::fs::write(folder.path("emptied.rules"), "\n").unwrap();
     std::fs::write(folder.path("closed.rules"), "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n").unwrap();
     std::fs::write(folder.path("open.rules"), "*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n").unwrap();
     for engine in ENGINES {
@@ -86,6 +87,8 @@ fn a_run_answers_and_takes_another_configuration() {
         // What can't take over is refused, and changes nothing.
         let (code, error) = folder.fails("ctl --control run.sock reload closed.toml");
         assert!(code == 2 && error.contains("closed.toml:1:1: `action` is not a key"), "{engine}: {error}");
+        let (code, error) = folder.fails("ctl --control run.sock reload emptied.rules");
+        assert!(code == 2 && error.contains("emptied.rules is empty"), "{engine}: {error}");
         let told = folder.stdout("ctl --control run.sock reload closed.rules");
         assert_eq!(told, format!("packets from number {HALF} on get the new configuration\n"), "{engine}");
         run.write(&capture[half..]);

@@ -190,9 +190,18 @@ fn a_firewall_stands_between_real_hosts() {
         let refused = carry(&row.inside, &row.outside, "10.9.0.2:5003", SHORT).expect_err("it is closed now");
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{engine}");
 
+        if engine == ENGINES[0] {
+            // A tap is blind where an XDP program takes the packets, and says so.
+            let mut tap = folder.command("run conntrack --interface inside0 --observe --seconds 1 --control=none");
+            let tap = row.wall.enter(|| tap.output()).expect("the program is there");
+            let said = String::from_utf8_lossy(&tap.stderr).into_owned();
+            assert!(tap.status.success() && said.contains("of another process has its packets first"), "{said}");
+        }
+
         let summary = run.stop();
         let number = |name: &str| summary["packets"][name].as_u64().expect("a number");
         assert_eq!(number("received"), number("forwarded") + number("replied") + number("dropped"), "{engine}");
+        assert!(summary["latency_ns"]["p50"].as_u64() > Some(0), "{engine}: {summary}");
         assert!(number("dropped") > sum(&stats, "dropped"), "{engine}");
         let to_function = |at: usize| summary["live"]["interfaces"][at]["to_function"].as_u64().expect("a number");
         let across = |at: usize| {
@@ -316,6 +325,15 @@ fn what_is_not_possible_is_said_in_a_sentence() {
     assert!(code == 2 && error.contains("tcp:PORT"), "{error}");
     let (code, error) = folder.fails("run conntrack --seconds 1 --in demo.pcap.zst");
     assert!(code == 2 && error.contains("--interface"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --observe --xdp native");
+    assert!(code == 2 && error.contains("cannot be used with"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --observe --on-panic open");
+    assert!(code == 2 && error.contains("sends nothing"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --ipfix x --snapshot x");
+    assert!(code == 2 && error.contains("x is also the file of --snapshot"), "{error}");
+    fs::write(folder.path("flows"), "").unwrap();
+    let (code, error) = folder.fails("run conntrack --interface lo --restore flows --ipfix ./flows");
+    assert!(code == 2 && error.contains("is also the file of --restore"), "{error}");
     let (code, error) = folder.fails("run conntrack");
     assert!(code == 2 && error.contains("--interface"), "{error}");
 }

@@ -60,6 +60,7 @@ fn a_run_is_a_service() {
         metrics.contains("millrace_interface_packets_total{interface=\"inside0\",counter=\"to-function\"}"),
         "{metrics}"
     );
+    assert_eq!(metric(&metrics, "millrace_interface_up{"), 2, "{metrics}");
     assert!(get(&row, 9478, "/").starts_with("HTTP/1.1 404"), "the page is elsewhere");
     let page = get(&row, 9479, "/");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("EventSource") && page.ends_with("</html>\n"), "{page}");
