@@ -54,7 +54,7 @@ pub struct InterfaceCounts {
     pub interface: String,
     /// What its XDP program has counted.
     pub program: ProgramCounts,
-    /// Packets for the function that were lost because a ring was full.
+    /// Packets for the function that were lost because a ring was full, or that lay in one when its socket was closed.
     pub ring_full: u64,
     /// Link traffic that the port has sent out of this interface itself.
     pub sent_across: u64,
@@ -212,7 +212,7 @@ impl Device {
         self.state().trouble = trouble;
     }
 
-    /// Counts packets that were lost at a socket, which is closed now.
+    /// Counts packets that were lost at a socket, which is closed now, also those that lay in its ring.
     pub(crate) fn count_lost(&self, lost: u64) {
         self.state().lost_before += lost;
     }
