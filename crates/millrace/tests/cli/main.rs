@@ -18,6 +18,7 @@ mod folder;
 mod hostile;
 mod identify;
 mod live;
+mod loads;
 mod memory;
 mod new;
 mod output;
