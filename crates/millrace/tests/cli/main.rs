@@ -20,6 +20,7 @@ mod identify;
 mod live;
 mod loads;
 mod memory;
+mod mtu;
 mod new;
 mod output;
 mod part;
