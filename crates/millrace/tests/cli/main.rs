@@ -42,4 +42,28 @@ mod skeleton;
 mod skeleton_test;
 mod streams;
 mod tables;
+#[cfg(target_os = "linux")]
+mod twin;
 mod waiting;
+
+// The comparison with the kernel, as `millrace-testkit` has it for functions without interfaces.
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/compare.rs"]
+mod compare;
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../../testkit/tests/netfilter/craft.rs"]
+mod craft;
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../../testkit/tests/netfilter/kernel.rs"]
+mod kernel;
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/player.rs"]
+mod player;
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/script.rs"]
+mod script;
+
+#[cfg(target_os = "linux")]
+extern crate testkit as millrace_testkit;
