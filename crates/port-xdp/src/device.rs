@@ -224,6 +224,13 @@ impl Device {
         self.lost_across.fetch_add(lost, Ordering::Relaxed);
     }
 
+    /// Counts link traffic as lost that was counted as sent and waited in a ring at its end.
+    pub(crate) fn count_not_across(&self, lost: u64) {
+        // ORDERING: Relaxed. As in `count_across`.
+        self.sent_across.fetch_sub(lost, Ordering::Relaxed);
+        self.lost_across.fetch_add(lost, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self) -> InterfaceCounts {
         // ORDERING: Relaxed. Counts to look at.
         let (sent_across, lost_across) =
