@@ -6,10 +6,11 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Stdio};
-use std::thread;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -95,12 +96,14 @@ impl Row {
         let line = format!("run {line} {} --control=wall.sock --json", named.join(" "));
         let mut command = folder.command(&line);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = self.wall.enter(|| command.spawn()).expect("the program is there");
-        let mut run = Run { folder, child: Some(child) };
+        let mut child = self.wall.enter(|| command.spawn()).expect("the program is there");
+        let said = Arc::<Mutex<String>>::default();
+        let listening = listen(child.stderr.take().expect("it is piped"), Arc::clone(&said));
+        let mut run = Run { folder, child: Some(child), said, listening: Some(listening) };
         let begun = Instant::now();
         while folder.run("ctl --control wall.sock stats").0 != 0 {
             let has_ended = run.child.as_mut().expect("it runs").try_wait().expect("it is ours").is_some();
-            assert!(!has_ended, "{line}: {}", run.said());
+            assert!(!has_ended, "{line}: {}", run.all_said());
             assert!(begun.elapsed() < LONG, "{line}: it never answers");
         }
         run
@@ -111,12 +114,29 @@ impl Row {
 pub(crate) struct Run<'a> {
     folder: &'a Folder,
     child: Option<Child>,
+    said: Arc<Mutex<String>>,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// Gathers the lines that a run writes to standard error.
+fn listen(from: ChildStderr, said: Arc<Mutex<String>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            *said.lock().expect("nobody panics with it") += &(line + "\n");
+        }
+    })
 }
 
 impl Run<'_> {
-    fn said(&mut self) -> String {
-        let output = self.child.take().expect("it is asked once").wait_with_output().expect("it is ours");
-        String::from_utf8_lossy(&output.stderr).into_owned()
+    /// What it has said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with it").clone()
+    }
+
+    /// What it has said, to its end.
+    fn all_said(&mut self) -> String {
+        self.listening.take().expect("it is asked once").join().expect("it doesn't panic");
+        self.said()
     }
 
     pub(crate) fn ask(&self, question: &str) -> Value {
@@ -134,12 +154,19 @@ impl Run<'_> {
     }
 
     /// Ends the run; its summary, and what it said meanwhile.
-    pub(crate) fn stop_and_listen(mut self) -> (Value, String) {
+    pub(crate) fn stop_and_listen(self) -> (Value, String) {
+        let (code, summary, said) = self.end();
+        assert_eq!(code, 0, "{said}");
+        (summary, said)
+    }
+
+    /// Ends the run, however it ends: its exit code, its summary, and what it said meanwhile.
+    pub(crate) fn end(mut self) -> (i32, Value, String) {
         self.folder.stdout("ctl --control wall.sock stop");
         let output = self.child.take().expect("it runs").wait_with_output().expect("it is ours");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        (serde_json::from_slice(&output.stdout).expect("the summary is JSON"), said)
+        let said = self.all_said();
+        let summary = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        (output.status.code().expect("it ends by itself"), summary, said)
     }
 }
 

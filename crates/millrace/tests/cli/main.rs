@@ -15,6 +15,7 @@ mod efsm;
 mod explain;
 mod flows;
 mod folder;
+mod hardships;
 mod hostile;
 mod identify;
 mod live;

@@ -1,0 +1,236 @@
+//! What befalls a run on live interfaces: reloads without end, a full disk, a host that is gone, a process that stands still. The run goes on,
+//! says what it lacks, and accounts for every packet.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use daemon::{Reply, Request};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::netns::{Namespace, Wire, command};
+use testkit::row::{eventually, numbered};
+
+use crate::folder::Folder;
+use crate::live::{LONG, Row, carry, hold_accounts, ping, sum};
+
+/// Another configuration a thousand times, while datagrams flow: each comes through once, in order.
+#[test]
+fn a_thousand_reloads_lose_no_packet() {
+    const RELOADS: usize = 1_000;
+    let Some(row) = Row::new("kr") else { return };
+    let folder = Folder::empty();
+    let inside = "inside = [\"10.9.0.1/32\"]\n";
+    fs::write(folder.path("fw.toml"), inside).expect("it is ours");
+    let run = row.run(&folder, "firewall --config fw.toml --engine rss --cores 2");
+    let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
+    let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
+    to.set_read_timeout(Some(LONG)).expect("it is not 0");
+    let mut number = 0_u64;
+    thread::scope(|scope| {
+        let reloads = scope.spawn(|| {
+            let socket = folder.path("wall.sock");
+            for reload in 0..RELOADS {
+                // Each of them has other rules than the one before.
+                let text = format!("{inside}allow = [{{ proto = \"tcp\", port = {} }}]\n", 1 + reload);
+                let request = Request::Reload { name: "fw.toml".to_owned(), text };
+                let reply = daemon::ask(&socket, &request).expect("it answers");
+                assert!(matches!(&reply, Reply::Done(told) if told.contains("get the new configuration")), "{reply:?}");
+            }
+        });
+        // In rounds of a few packets, so that no ring is ever full by the load alone.
+        while !reloads.is_finished() || number == 0 {
+            for ahead in 0..16 {
+                from.send_to(&(number + ahead).to_le_bytes(), "10.9.0.2:6001").expect("it can be sent");
+            }
+            for ahead in 0..16 {
+                let mut bytes = [0; 8];
+                let came = to.recv(&mut bytes).map(|_| u64::from_le_bytes(bytes));
+                assert_eq!(came.ok(), Some(number + ahead), "each packet once, in order");
+            }
+            number += 16;
+        }
+        reloads.join().expect("every configuration takes over");
+    });
+    let summary = run.stop();
+    eprintln!("{RELOADS} reloads meanwhile {number} datagrams");
+    assert!(number >= 1_000, "{number} datagrams are no load");
+    hold_accounts(&summary, "reloads");
+    assert_eq!(summary["packets"]["dropped"], 0, "{summary}");
+    assert!(summary["packets"]["forwarded"].as_u64() >= Some(number), "{summary}");
+}
+
+/// A disk that is too small for the flows and for dropped packets: that is told, nothing is left that looks whole, and packets flow on.
+#[test]
+fn a_full_disk_costs_no_packet() {
+    let Some(row) = Row::new("kd") else { return };
+    let folder = Folder::empty();
+    let disk = Disk::mount(&folder, "full", "8k");
+    let options = "--dropped full/drops.pcapng --snapshot full/at-end";
+    let run = row.run(&folder, &format!("firewall --set inside=[\"10.9.0.1/32\"] {options}"));
+    // Some hundred flows from inside, and many long packets from outside that are dropped.
+    let wires = row.wires();
+    for number in 0..400 {
+        let mut frame = numbered(0, number, 100);
+        frame[34..36].copy_from_slice(&(10_000 + number as u16).to_be_bytes());
+        wires[0].send(&frame).expect("the wire takes it");
+        let mut frame = numbered(1, number, 1_400);
+        frame[34..36].copy_from_slice(&(30_000 + number as u16).to_be_bytes());
+        wires[1].send(&frame).expect("the wire takes it");
+        if number % 40 == 39 {
+            eventually("they are received", || sum(&run.ask("stats"), "received") >= 2 * (number + 1));
+        }
+    }
+    let (code, error) = folder.fails("ctl --control wall.sock snapshot full/flows");
+    assert!(code != 0 && error.contains("full/flows") && error.contains("No space left"), "{code}: {error}");
+    assert!(!disk.has("flows"), "{:?}", disk.names());
+    folder.stdout("ctl --control wall.sock snapshot flows");
+    assert!(folder.bytes("flows").len() > 8 << 10, "it is longer than the disk");
+    let mut number = 0;
+    eventually("it is told that dropped packets can't be written", || {
+        wires[1].send(&numbered(1, number, 1_400)).expect("the wire takes it");
+        number += 1;
+        run.said().contains("--dropped ends here: full/drops.pcapng")
+    });
+    carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).expect("the run goes on");
+    let (code, summary, said) = run.end();
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("error: --dropped: full/drops.pcapng"), "{said}");
+    assert!(said.contains("full/at-end: can't be written") && said.contains("No space left"), "{said}");
+    assert!(disk.names().is_empty(), "{:?}", disk.names());
+    hold_accounts(&summary, "a full disk");
+    assert!(summary["packets"]["dropped"].as_u64() >= Some(400), "{summary}");
+}
+
+/// The outside host goes with its namespace, and the wall's interface with it. Once another host is there, hosts talk again.
+#[test]
+fn a_host_that_is_gone_may_be_replaced() {
+    let Some(mut row) = Row::new("kp") else { return };
+    let folder = Folder::empty();
+    for (at, engine) in ["--engine sequential", "--engine rss --cores 2"].into_iter().enumerate() {
+        let run = row.run(&folder, &format!("conntrack {engine}"));
+        carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        row.outside = Namespace::new(&format!("kp-o{at}")).expect("root may");
+        let outside = |row: &Row| row.wall.ip(&["link", "show", "dev", "outside0"]);
+        eventually("the interface is gone", || outside(&row).is_err());
+        // What inside sends now has nowhere to go. It is received and counted all the same.
+        eventually("the run says so", || run.said().contains("there is no interface outside0"));
+        let before = sum(&run.ask("stats"), "received");
+        let wire = row.inside.enter(|| Wire::open("h0")).expect("the end is there");
+        (0..50).for_each(|number| wire.send(&numbered(0, number, 100)).expect("the wire takes it"));
+        eventually("inside is still served", || sum(&run.ask("stats"), "received") >= before + 50);
+        row.wall.lay_wire("outside0", &row.outside, "h1", 1500).expect("the wire is laid");
+        row.outside.ip(&["addr", "add", "10.9.0.2/24", "dev", "h1"]).expect("the end is there");
+        eventually("the run takes the interface up", || outside(&row).is_ok_and(|shown| shown.contains("xdp")));
+        // The host has another Ethernet address.
+        row.inside.ip(&["neigh", "flush", "dev", "h0"]).expect("the end is there");
+        carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        let summary = run.stop();
+        assert!(summary["sent"]["lost"].as_u64() >= Some(50), "{engine}: {summary}");
+        hold_accounts(&summary, engine);
+    }
+}
+
+/// The whole process stands still, and with it every queue: rings and frames run out, and what is lost is counted by the interfaces and by
+/// us alike. Then packets flow again.
+#[test]
+fn a_run_that_stood_still_accounts_for_what_it_missed() {
+    const MISSED: u64 = 6_000;
+    let Some(row) = Row::new("ks") else { return };
+    let folder = Folder::empty();
+    for engine in ["--engine sequential", "--engine rss --cores 2"] {
+        let before = WALL.map(|interface| Counts::of(&row.wall, interface));
+        let run = row.run(&folder, &format!("conntrack {engine}"));
+        let id = Pid::from_raw(run.id() as i32).expect("not 0");
+        let wires = row.wires();
+        kill_process(id, Signal::STOP).expect("it is ours");
+        (0..MISSED).for_each(|number| wires[0].send(&numbered(0, number, 200)).expect("the wire takes it"));
+        kill_process(id, Signal::CONT).expect("it is ours");
+        ping(&row.inside, "10.9.0.2", 56);
+        carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        // Now and then hosts send something, such as the end of a connection: then the next look finds the same.
+        let mut difference = None;
+        eventually("counters are the interfaces' own", || {
+            difference = difference_of(&before, &row, &run.ask("stats"));
+            difference.is_none() || {
+                eprintln!("{engine}: {difference:?}");
+                false
+            }
+        });
+        let summary = run.stop();
+        hold_accounts(&summary, engine);
+        let lost = summary["lost"]["ring_full"].as_u64().expect("a number");
+        assert!(lost > MISSED / 2, "{engine}: {lost} of {MISSED} were lost: {summary}");
+        assert_eq!(summary["sent"]["lost"], 0, "{engine}: {summary}");
+    }
+}
+
+const WALL: [&str; 2] = ["inside0", "outside0"];
+
+/// Compares what a run has counted with what the kernel has counted at its interfaces meanwhile.
+fn difference_of(before: &[Counts; 2], row: &Row, stats: &Value) -> Option<String> {
+    let (mut sent, mut across) = (0, 0);
+    for (at, interface) in WALL.into_iter().enumerate() {
+        let counters: Vec<(String, u64)> =
+            serde_json::from_value(stats["interfaces"][at]["counters"].clone()).expect("names and numbers");
+        let of = |name: &str| counters.iter().find(|counter| counter.0 == name).expect("it is counted").1;
+        let (now, before) = (Counts::of(&row.wall, interface), before[at]);
+        let ours = [of("to-function") + of("unclaimed") + of("link-to-kernel"), of("ring-full")];
+        let own = [now.received - before.received, now.dropped - before.dropped];
+        if ours != own {
+            return Some(format!("{interface}: received and dropped {ours:?}, the interface {own:?}"));
+        }
+        sent += now.sent - before.sent;
+        across += of("link-across");
+    }
+    let forwarded = sum(stats, "forwarded");
+    (sent != forwarded + across).then(|| format!("{forwarded} and {across} sent, the interfaces {sent}"))
+}
+
+/// Packets that an interface has received and sent, and received ones that it has dropped.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    received: u64,
+    sent: u64,
+    dropped: u64,
+}
+
+impl Counts {
+    fn of(namespace: &Namespace, interface: &str) -> Self {
+        let told = namespace.ip(&["-s", "-j", "link", "show", "dev", interface]).expect("it is there");
+        let told: Value = serde_json::from_str(&told).expect("it is JSON");
+        let of = |path: &str| told[0]["stats64"].pointer(path).and_then(Value::as_u64).expect("a number");
+        Self { received: of("/rx/packets"), sent: of("/tx/packets"), dropped: of("/rx/dropped") }
+    }
+}
+
+/// A small file system in a folder. It is unmounted on drop.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(folder: &Folder, name: &str, size: &str) -> Self {
+        let path = folder.path(name);
+        fs::create_dir(&path).expect("it is ours");
+        let (size, text) = (format!("size={size}"), path.to_str().expect("it is text"));
+        command("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", text]).expect("root may");
+        Self(path)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(&self.0).expect("it is mounted");
+        names.map(|file| file.expect("it can be read").path()).collect()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let path: &Path = &self.0;
+        let _ = command("umount", &["--lazy", path.to_str().expect("it is text")]);
+    }
+}
