@@ -8,6 +8,8 @@ mod captures;
 mod cases;
 mod commands;
 mod control;
+#[cfg(target_os = "linux")]
+mod conversations;
 mod defragment;
 mod doctor;
 mod dropped;

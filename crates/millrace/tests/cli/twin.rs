@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use testkit::netns::{Wire, missing};
 
 use crate::compare::{self, Told};
+use crate::conversations::conversations;
 use crate::folder::Folder;
 use crate::kernel::Kernel;
 use crate::live::{LONG, Row, Run, hold_accounts};
@@ -62,6 +63,31 @@ fn a_translator_rewrites_as_its_twin() {
     };
     let engines = ["--engine sequential", "--engine transactional --cores 2", "--engine scr --cores 2"];
     twin.hold(NAT, &engines, [120, 20]);
+}
+
+/// Random conversations of a hundred flows; of many hundreds if `MILLRACE_DEEP` is set.
+#[test]
+fn random_conversations_are_judged_as_by_the_twin() {
+    let seeds = if std::env::var_os("MILLRACE_DEEP").is_some() { 1..30 } else { 0..1 };
+    for seed in seeds {
+        let firewall = Twin {
+            label: "twx",
+            rules: Rules::Nft(include_str!("../../../testkit/tests/netfilter/firewall.nft")),
+            told: Told::Differences,
+            function: "firewall",
+            configuration: "inside_interfaces = [0]\nloose = true\n",
+            without: &[],
+        };
+        firewall.hold(&conversations(seed, 100, true), &["--engine sequential", "--engine scr --cores 2"], [400, 60]);
+        let tracker = Twin {
+            label: "twy",
+            rules: Rules::Nft(include_str!("../../../testkit/tests/netfilter/conntrack.nft")),
+            function: "conntrack",
+            configuration: "",
+            ..firewall
+        };
+        tracker.hold(&conversations(seed, 100, false), &["--engine rss --cores 2"], [400, 60]);
+    }
 }
 
 /// Rules of iptables, run by us and by the kernel's `x_tables`.
