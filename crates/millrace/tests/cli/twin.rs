@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use testkit::netns::{Wire, missing};
 
 use crate::compare::{self, Told};
-use crate::conversations::conversations;
+use crate::conversations::{Kind, conversations};
 use crate::folder::Folder;
 use crate::kernel::Kernel;
 use crate::live::{LONG, Row, Run, hold_accounts};
@@ -57,13 +57,15 @@ fn a_translator_rewrites_as_its_twin() {
         rules: Rules::Nft(include_str!("../../../testkit/tests/netfilter/nat.nft")),
         told: Told::All,
         function: "nat",
-        configuration: "inside = [\"192.168.10.0/24\"]\nexternal = [\"198.51.100.1\"]\nports = \"1-65535\"\n\
-                        filtering = \"address-and-port-dependent\"\n",
+        configuration: TRANSLATOR,
         without: &[],
     };
     let engines = ["--engine sequential", "--engine transactional --cores 2", "--engine scr --cores 2"];
     twin.hold(NAT, &engines, [120, 20]);
 }
+
+const TRANSLATOR: &str = "inside = [\"192.168.10.0/24\"]\nexternal = [\"198.51.100.1\"]\nports = \"1-65535\"\n\
+                          filtering = \"address-and-port-dependent\"\n";
 
 /// Random conversations of a hundred flows; of many hundreds if `MILLRACE_DEEP` is set.
 #[test]
@@ -78,7 +80,11 @@ fn random_conversations_are_judged_as_by_the_twin() {
             configuration: "inside_interfaces = [0]\nloose = true\n",
             without: &[],
         };
-        firewall.hold(&conversations(seed, 100, true), &["--engine sequential", "--engine scr --cores 2"], [400, 60]);
+        firewall.hold(
+            &conversations(seed, 100, Kind::FromInside),
+            &["--engine sequential", "--engine scr --cores 2"],
+            [400, 60],
+        );
         let tracker = Twin {
             label: "twy",
             rules: Rules::Nft(include_str!("../../../testkit/tests/netfilter/conntrack.nft")),
@@ -86,7 +92,15 @@ fn random_conversations_are_judged_as_by_the_twin() {
             configuration: "",
             ..firewall
         };
-        tracker.hold(&conversations(seed, 100, false), &["--engine rss --cores 2"], [400, 60]);
+        let translator = Twin {
+            label: "twz",
+            rules: Rules::Nft(include_str!("../../../testkit/tests/netfilter/nat.nft")),
+            function: "nat",
+            configuration: TRANSLATOR,
+            ..firewall
+        };
+        translator.hold(&conversations(seed, 100, Kind::Proper), &["--engine transactional --cores 2"], [400, 10]);
+        tracker.hold(&conversations(seed, 100, Kind::Any), &["--engine rss --cores 2"], [400, 60]);
     }
 }
 
