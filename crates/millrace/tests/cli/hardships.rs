@@ -9,12 +9,12 @@ use std::thread;
 
 use daemon::{Reply, Request};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use testkit::netns::{Namespace, Wire, command};
 use testkit::row::{eventually, numbered};
 
+use crate::counters::{Books, hold_accounts};
 use crate::folder::Folder;
-use crate::live::{LONG, Row, carry, hold_accounts, ping, sum};
+use crate::live::{LONG, Row, carry, ping, sum};
 
 /// Another configuration a thousand times, while datagrams flow: each comes through once, in order.
 #[test]
@@ -111,6 +111,7 @@ fn a_host_that_is_gone_may_be_replaced() {
     let folder = Folder::empty();
     for (at, engine) in ["--engine sequential", "--engine rss --cores 2"].into_iter().enumerate() {
         let run = row.run(&folder, &format!("conntrack {engine}"));
+        let books = Books::open(&row, &run);
         carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
         row.outside = Namespace::new(&format!("kp-o{at}")).expect("root may");
         let outside = |row: &Row| row.wall.ip(&["link", "show", "dev", "outside0"]);
@@ -127,6 +128,7 @@ fn a_host_that_is_gone_may_be_replaced() {
         // The host has another Ethernet address.
         row.inside.ip(&["neigh", "flush", "dev", "h0"]).expect("the end is there");
         carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        books.hold_inside(&row, &run, engine);
         let summary = run.stop();
         assert!(summary["sent"]["lost"].as_u64() >= Some(50), "{engine}: {summary}");
         hold_accounts(&summary, engine);
@@ -141,24 +143,17 @@ fn a_run_that_stood_still_accounts_for_what_it_missed() {
     let Some(row) = Row::new("ks") else { return };
     let folder = Folder::empty();
     for engine in ["--engine sequential", "--engine rss --cores 2"] {
-        let before = WALL.map(|interface| Counts::of(&row.wall, interface));
         let run = row.run(&folder, &format!("conntrack {engine}"));
+        let books = Books::open(&row, &run);
         let id = Pid::from_raw(run.id() as i32).expect("not 0");
         let wires = row.wires();
         kill_process(id, Signal::STOP).expect("it is ours");
+        eventually("it stands still", || stands_still(run.id()));
         (0..MISSED).for_each(|number| wires[0].send(&numbered(0, number, 200)).expect("the wire takes it"));
         kill_process(id, Signal::CONT).expect("it is ours");
         ping(&row.inside, "10.9.0.2", 56);
         carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
-        // Now and then hosts send something, such as the end of a connection: then the next look finds the same.
-        let mut difference = None;
-        eventually("counters are the interfaces' own", || {
-            difference = difference_of(&before, &row, &run.ask("stats"));
-            difference.is_none() || {
-                eprintln!("{engine}: {difference:?}");
-                false
-            }
-        });
+        books.hold_all(&row, &run, engine);
         let summary = run.stop();
         hold_accounts(&summary, engine);
         let lost = summary["lost"]["ring_full"].as_u64().expect("a number");
@@ -167,43 +162,14 @@ fn a_run_that_stood_still_accounts_for_what_it_missed() {
     }
 }
 
-const WALL: [&str; 2] = ["inside0", "outside0"];
-
-/// Compares what a run has counted with what the kernel has counted at its interfaces meanwhile.
-fn difference_of(before: &[Counts; 2], row: &Row, stats: &Value) -> Option<String> {
-    let (mut sent, mut across) = (0, 0);
-    for (at, interface) in WALL.into_iter().enumerate() {
-        let counters: Vec<(String, u64)> =
-            serde_json::from_value(stats["interfaces"][at]["counters"].clone()).expect("names and numbers");
-        let of = |name: &str| counters.iter().find(|counter| counter.0 == name).expect("it is counted").1;
-        let (now, before) = (Counts::of(&row.wall, interface), before[at]);
-        let ours = [of("to-function") + of("unclaimed") + of("link-to-kernel"), of("ring-full")];
-        let own = [now.received - before.received, now.dropped - before.dropped];
-        if ours != own {
-            return Some(format!("{interface}: received and dropped {ours:?}, the interface {own:?}"));
-        }
-        sent += now.sent - before.sent;
-        across += of("link-across");
-    }
-    let forwarded = sum(stats, "forwarded");
-    (sent != forwarded + across).then(|| format!("{forwarded} and {across} sent, the interfaces {sent}"))
-}
-
-/// Packets that an interface has received and sent, and received ones that it has dropped.
-#[derive(Clone, Copy, Debug)]
-struct Counts {
-    received: u64,
-    sent: u64,
-    dropped: u64,
-}
-
-impl Counts {
-    fn of(namespace: &Namespace, interface: &str) -> Self {
-        let told = namespace.ip(&["-s", "-j", "link", "show", "dev", interface]).expect("it is there");
-        let told: Value = serde_json::from_str(&told).expect("it is JSON");
-        let of = |path: &str| told[0]["stats64"].pointer(path).and_then(Value::as_u64).expect("a number");
-        Self { received: of("/rx/packets"), sent: of("/tx/packets"), dropped: of("/rx/dropped") }
-    }
+/// True if all threads of a process are stopped.
+fn stands_still(process: u32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    threads.all(|thread| {
+        let stat = fs::read_to_string(thread.expect("a thread").path().join("stat")).unwrap_or_default();
+        // The state stands behind the name in parentheses.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 /// A small file system in a folder. It is unmounted on drop.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::netns::{Namespace, Wire, missing};
 
+use crate::counters::hold_accounts;
 use crate::folder::Folder;
 
 /// How long anything may take. The machine may be busy.
@@ -214,32 +215,6 @@ fn carry_by(
 
 pub(crate) fn sum(stats: &Value, of: &str) -> u64 {
     stats["cores"].as_array().expect("a list").iter().map(|core| core[of].as_u64().expect("a number")).sum()
-}
-
-/// Every packet of a run on two interfaces by XDP is accounted for, once.
-pub(crate) fn hold_accounts(summary: &Value, what: &str) {
-    let number = |path: &str| {
-        let found = summary.pointer(path).and_then(Value::as_u64);
-        found.unwrap_or_else(|| panic!("{what}: no number at {path}: {summary}"))
-    };
-    let received = number("/packets/received");
-    let decided = number("/packets/forwarded") + number("/packets/replied") + number("/packets/dropped");
-    assert_eq!(received, decided, "{what}: {summary}");
-    let reasons = summary["packets"]["drops"].as_object().expect("a list by reason");
-    let reasons: u64 = reasons.values().map(|count| count.as_u64().expect("a number")).sum();
-    assert_eq!(reasons, number("/packets/dropped"), "{what}: {summary}");
-    // What the programs handed on was received, sent across as link traffic, found a ring full, or was still in one at the end.
-    let both = |name: &str| (0..2).map(|at| number(&format!("/live/interfaces/{at}/{name}"))).sum::<u64>();
-    let (across, lost) = (both("link_across") + both("link_across_lost"), both("ring_full"));
-    assert!(lost >= number("/lost/ring_full"), "{what}: {summary}");
-    // The function received a datagram where fragments came, and fragments left again.
-    let of_fragments = |name: &str| summary["fragments"][name].as_u64().unwrap_or(0);
-    let (fragments, datagrams) = (of_fragments("received"), of_fragments("datagrams"));
-    assert_eq!(both("to_function") + datagrams, received + fragments + across + lost, "{what}: {summary}");
-    let left = number("/packets/forwarded") + number("/packets/replied");
-    let sent = number("/sent/sent") + number("/sent/lost");
-    assert!((left..=left + fragments).contains(&sent) && (datagrams > 0 || sent == left), "{what}: {summary}");
-    assert_eq!((number("/lost/unclaimed"), &summary["live"]["frames_add_up"]), (0, &true.into()), "{what}: {summary}");
 }
 
 /// Hosts inside open connections, hosts outside don't, under every engine; a new configuration turns that round, and connections go on.

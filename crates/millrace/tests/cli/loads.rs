@@ -8,8 +8,9 @@ use std::time::Instant;
 use serde_json::Value;
 use testkit::netns::{Namespace, missing};
 
+use crate::counters::{Books, hold_accounts};
 use crate::folder::Folder;
-use crate::live::{LONG, Row, hold_accounts};
+use crate::live::{LONG, Row};
 
 const PROGRAMS: [&str; 4] = ["iperf3", "nginx", "wrk", "curl"];
 
@@ -93,11 +94,13 @@ fn load(row: &Row, line: &str, engines: [&str; 2], servers: [&str; 2]) {
     for (at, engine) in engines.into_iter().enumerate() {
         let (this, other) = (&servers[at], &servers[1 - at]);
         let run = row.run(&folder, &format!("{line} {engine}"));
+        let books = Books::open(row, &run);
         let what = format!("{line} {engine}");
         streams(&row.inside, this, &what);
         datagrams(&row.inside, other, &what);
         web(&row.inside, this, &["Connection: keep-alive", "Connection: close"][at..=at], &what);
         fetch(&row.inside, other, &folder, &what);
+        books.hold_received(row, &run, &what);
         let summary = run.stop();
         hold_accounts(&summary, &what);
         assert!(summary["packets"]["forwarded"].as_u64() > Some(5_000), "{what}: {summary}");

@@ -10,6 +10,7 @@ mod commands;
 mod control;
 #[cfg(target_os = "linux")]
 mod conversations;
+mod counters;
 mod defragment;
 mod doctor;
 mod dropped;

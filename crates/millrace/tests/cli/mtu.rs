@@ -10,8 +10,9 @@ use std::net::UdpSocket;
 
 use testkit::netns::Namespace;
 
+use crate::counters::hold_accounts;
 use crate::folder::Folder;
-use crate::live::{LONG, Row, carry, hold_accounts};
+use crate::live::{LONG, Row, carry};
 
 /// Maximum transmission unit of the narrow link.
 const NARROW: u32 = 1300;

@@ -14,9 +14,10 @@ use testkit::netns::{Wire, missing};
 
 use crate::compare::{self, Told};
 use crate::conversations::{Kind, conversations};
+use crate::counters::hold_accounts;
 use crate::folder::Folder;
 use crate::kernel::Kernel;
-use crate::live::{LONG, Row, Run, hold_accounts};
+use crate::live::{LONG, Row, Run};
 use crate::player::{Outcome, Router, play};
 use crate::script::{self, Scenario, Side};
 
