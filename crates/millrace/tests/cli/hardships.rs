@@ -14,7 +14,7 @@ use testkit::row::{eventually, numbered};
 
 use crate::counters::{Books, hold_accounts};
 use crate::folder::Folder;
-use crate::live::{LONG, Row, carry, ping, sum};
+use crate::live::{LONG, Row, carry, sum};
 
 /// Another configuration a thousand times, while datagrams flow: each comes through once, in order.
 #[test]
@@ -151,7 +151,6 @@ fn a_run_that_stood_still_accounts_for_what_it_missed() {
         eventually("it stands still", || stands_still(run.id()));
         (0..MISSED).for_each(|number| wires[0].send(&numbered(0, number, 200)).expect("the wire takes it"));
         kill_process(id, Signal::CONT).expect("it is ours");
-        ping(&row.inside, "10.9.0.2", 56);
         carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
         books.hold_all(&row, &run, engine);
         let summary = run.stop();

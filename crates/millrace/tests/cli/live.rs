@@ -49,7 +49,7 @@ impl Row {
     }
 
     /// The same with wires that carry packets of this many bytes.
-    pub(crate) fn with_mtu(label: &str, mtu: u32) -> Option<Self> {
+    fn with_mtu(label: &str, mtu: u32) -> Option<Self> {
         if let Some(missing) = missing(&["ip", "ethtool"]) {
             eprintln!("SKIPPED (needs root / ip / ethtool: no {missing}): runs on live interfaces");
             return None;
@@ -358,7 +358,7 @@ fn what_is_not_possible_is_said_in_a_sentence() {
 }
 
 /// Sends datagrams and gets them back. All come, since one is sent after the other.
-pub(crate) fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
+fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
     let socket = to.enter(|| UdpSocket::bind((server, 0))).expect("the address is there");
     let server = socket.local_addr().expect("it is bound");
     let any = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
@@ -378,7 +378,7 @@ pub(crate) fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
 }
 
 /// Pings a host with so many bytes, three times.
-pub(crate) fn ping(from: &Namespace, to: &str, len: u32) {
+fn ping(from: &Namespace, to: &str, len: u32) {
     let len = len.to_string();
     let told = from.run("ping", &["-c", "3", "-i", "0.2", "-W", "5", "-s", &len, to]).expect("it answers");
     assert!(told.contains(" 3 received"), "{told}");
