@@ -377,10 +377,11 @@ fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
     }
 }
 
-/// Pings a host with so many bytes, three times.
+/// Pings a host with so many bytes, until three answers have come.
 fn ping(from: &Namespace, to: &str, len: u32) {
     let len = len.to_string();
-    let told = from.run("ping", &["-c", "3", "-i", "0.2", "-W", "5", "-s", &len, to]).expect("it answers");
+    // Without -w it would wait for the last answer only twice as long as for the others.
+    let told = from.run("ping", &["-c", "3", "-i", "0.2", "-w", "20", "-s", &len, to]).expect("it answers");
     assert!(told.contains(" 3 received"), "{told}");
 }
 
