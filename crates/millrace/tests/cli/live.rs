@@ -381,8 +381,7 @@ fn echo(from: &Namespace, to: &Namespace, server: &str, len: usize) {
 fn ping(from: &Namespace, to: &str, len: u32) {
     let len = len.to_string();
     // Without -w it would wait for the last answer only twice as long as for the others.
-    let told = from.run("ping", &["-c", "3", "-i", "0.2", "-w", "20", "-s", &len, to]).expect("it answers");
-    assert!(told.contains(" 3 received"), "{told}");
+    from.run("ping", &["-c", "3", "-i", "0.2", "-w", "20", "-s", &len, to]).expect("it answers three times");
 }
 
 /// TCP, UDP and ICMP of both IP versions, whole and in fragments.
