@@ -220,6 +220,10 @@ impl Service<'_> {
     fn watch_interfaces(&self) {
         let Some(monitor) = self.about.monitor else { return };
         let (looked, before) = &mut *self.interfaces.borrow_mut();
+        // At the end programs are taken off, which is no news.
+        if self.about.control.is_stopping() {
+            return;
+        }
         // The first look is at the start, so that a change in the first second is told.
         if looked.elapsed() < Duration::from_secs(1) && !before.is_empty() {
             return;
