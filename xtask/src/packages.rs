@@ -28,6 +28,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nfcapd", "nfdump"),
     ("chromium", "chromium"),
     ("promtool", "prometheus"),
+    ("iperf3", "iperf3"),
+    ("nginx", "nginx-light"),
+    ("wrk", "wrk"),
+    ("curl", "curl"),
 ];
 
 /// Programs that `cargo xtask rtl` needs, and their Debian packages.

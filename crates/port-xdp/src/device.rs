@@ -55,7 +55,7 @@ pub struct InterfaceCounts {
     pub interface: String,
     /// What its XDP program has counted.
     pub program: ProgramCounts,
-    /// Packets for the function that were lost because a ring was full.
+    /// Packets for the function that were lost because a ring was full, or that lay in one when its socket was closed.
     pub ring_full: u64,
     /// Link traffic that the port has sent out of this interface itself.
     pub sent_across: u64,
@@ -215,7 +215,7 @@ impl Device {
         self.state().trouble = trouble;
     }
 
-    /// Counts packets that were lost at a socket, which is closed now.
+    /// Counts packets that were lost at a socket, which is closed now, also those that lay in its ring.
     pub(crate) fn count_lost(&self, lost: u64) {
         self.state().lost_before += lost;
     }
@@ -224,6 +224,13 @@ impl Device {
     pub(crate) fn count_across(&self, sent: u64, lost: u64) {
         // ORDERING: Relaxed. Counts to look at; pairs with `counts`.
         self.sent_across.fetch_add(sent, Ordering::Relaxed);
+        self.lost_across.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Counts link traffic as lost that was counted as sent and waited in a ring at its end.
+    pub(crate) fn count_not_across(&self, lost: u64) {
+        // ORDERING: Relaxed. As in `count_across`.
+        self.sent_across.fetch_sub(lost, Ordering::Relaxed);
         self.lost_across.fetch_add(lost, Ordering::Relaxed);
     }
 

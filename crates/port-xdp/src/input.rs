@@ -21,7 +21,7 @@ use crate::filter::{LinkPolicy, is_link};
 use crate::ledger::Frame;
 use crate::loans::Loans;
 use crate::options::Options;
-use crate::outlets::{Outlets, lock};
+use crate::outlets::{End, Outlets, lock};
 use crate::port::Attached;
 use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::Socket;
@@ -233,7 +233,7 @@ impl Input {
                     free.extend(core.ledger.unfill(number, interface));
                 }
                 if goes_across && is_link(whole) {
-                    let is_sent = lock(outlets).send(whole, interface ^ 1);
+                    let is_sent = lock(outlets).send(whole, interface ^ 1, End::Link);
                     sent_across += u64::from(is_sent);
                     lost_across += u64::from(!is_sent);
                 } else {

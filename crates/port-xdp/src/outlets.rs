@@ -1,6 +1,7 @@
 //! The transmitting half of a core: its interfaces' transmit and completion rings, and the frames for copies.
 
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,21 @@ pub(crate) struct Outlet {
     pub(crate) pending: bool,
     /// True if the ring is full and the kernel takes nothing, until the next burst.
     pub(crate) blocked: bool,
+    /// What each descriptor of the ring ends.
+    ends: Box<[End]>,
+    /// Place of the next descriptor in `ends`, after all wraps.
+    next: u32,
+}
+
+/// What ends with a descriptor in a transmit ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A packet of a batch.
+    Packet,
+    /// Link traffic that goes across.
+    Link,
+    /// Nothing: the packet goes on in the next descriptor, or is counted as lost already.
+    Nothing,
 }
 
 /// The shortest packet: an Ethernet header.
@@ -52,9 +68,18 @@ impl Outlets {
         Self { core, each: (0..interfaces).map(|_| None).collect(), free, counts: TransmitCounts::default() }
     }
 
-    /// Sets an interface's rings; `None` if its socket is closed.
-    pub(crate) fn set(&mut self, interface: usize, outlet: Option<Outlet>) {
-        self.each[interface] = outlet;
+    /// Sets an interface's rings; `None` if its socket is closed. Packets that waited in the rings before are lost. Returns how much link
+    /// traffic was among them.
+    pub(crate) fn set(&mut self, interface: usize, outlet: Option<Outlet>) -> u64 {
+        let Some(mut before) = mem::replace(&mut self.each[interface], outlet) else { return 0 };
+        self.lose(before.abandon(End::Packet));
+        before.abandon(End::Link)
+    }
+
+    /// Counts packets as lost that were put into a ring and never sent.
+    const fn lose(&mut self, packets: u64) {
+        self.counts.sent -= packets;
+        self.counts.lost += packets;
     }
 
     pub(crate) const fn counts(&self) -> TransmitCounts {
@@ -84,14 +109,14 @@ impl Outlets {
 
     #[inline]
     fn count(&mut self, bytes: &[u8], to: u16) {
-        let is_sent = self.send(bytes, usize::from(to));
+        let is_sent = self.send(bytes, usize::from(to), End::Packet);
         self.counts.sent += u64::from(is_sent);
         self.counts.lost += u64::from(!is_sent);
     }
 
     /// Puts a packet into an interface's transmit ring: in place if it lies in a lent frame that isn't sent yet, as a copy otherwise.
     /// False if it is lost.
-    pub(crate) fn send(&mut self, bytes: &[u8], to: usize) -> bool {
+    pub(crate) fn send(&mut self, bytes: &[u8], to: usize, end: End) -> bool {
         let Some(Some(_)) = self.each.get(to) else { return false };
         if bytes.len() < LEN_MIN {
             return false;
@@ -102,14 +127,14 @@ impl Outlets {
                 return false;
             }
             if self.core.ledger.send_lent(self.core.umem.frame_at(address), to) {
-                self.outlet(to).put(Descriptor { address, len: bytes.len() as u32, options: 0 });
+                self.outlet(to).put(Descriptor { address, len: bytes.len() as u32, options: 0 }, end);
                 return true;
             }
         }
-        self.send_copy(bytes, to)
+        self.send_copy(bytes, to, end)
     }
 
-    fn send_copy(&mut self, bytes: &[u8], to: usize) -> bool {
+    fn send_copy(&mut self, bytes: &[u8], to: usize, end: End) -> bool {
         let frame_len = self.core.umem.frame_len() as usize;
         let pieces = bytes.len().div_ceil(frame_len);
         let fits = pieces == 1 || (pieces <= PIECES_MAX && self.outlet(to).scattered);
@@ -121,13 +146,13 @@ impl Outlets {
             // SAFETY: a free frame is held by its token alone.
             unsafe { self.core.umem.write(frame.number(), piece) };
             let address = self.core.umem.address(self.core.ledger.send(frame, to));
-            let options = if nth + 1 < pieces { libc::XDP_PKT_CONTD } else { 0 };
-            self.outlet(to).put(Descriptor { address, len: piece.len() as u32, options });
+            let (options, end) = if nth + 1 < pieces { (libc::XDP_PKT_CONTD, End::Nothing) } else { (0, end) };
+            self.outlet(to).put(Descriptor { address, len: piece.len() as u32, options }, end);
         }
         true
     }
 
-    /// Sends a packet as it came, in the frame that the kernel filled at another interface. False if it is lost.
+    /// Sends link traffic as it came, in the frame that the kernel filled at another interface. False if it is lost.
     pub(crate) fn forward(&mut self, address: u64, len: u32, from: usize, to: usize) -> bool {
         let number = self.core.umem.frame_at(address);
         let Some(Some(_)) = self.each.get(to) else {
@@ -140,7 +165,7 @@ impl Outlets {
         }
         let is_sent = self.core.ledger.forward(number, from, to);
         if is_sent {
-            self.outlet(to).put(Descriptor { address, len, options: 0 });
+            self.outlet(to).put(Descriptor { address, len, options: 0 }, End::Link);
         }
         is_sent
     }
@@ -213,25 +238,61 @@ impl Outlets {
         self.each.iter().flatten().any(|outlet| outlet.pending)
     }
 
-    /// Sends all that waits, for at most `at_most`. What an interface that is down holds stays.
+    /// Sends all that waits, for at most `at_most`, before the end. What can't be sent, as an interface is down, is lost.
     pub(crate) fn drain(&mut self, at_most: Duration) {
         let end = Instant::now() + at_most;
         loop {
             self.push();
             self.reap();
             if !self.is_pending() || Instant::now() >= end {
-                return;
+                break;
             }
             thread::sleep(Duration::from_micros(200));
         }
+        let waiting = self.each.iter_mut().flatten().map(|outlet| outlet.abandon(End::Packet)).sum();
+        self.lose(waiting);
     }
 }
 
 impl Outlet {
+    /// The rings of a socket that nobody has used yet.
+    pub(crate) fn new(
+        socket: Arc<Socket>,
+        mut transmit: Producer<Descriptor>,
+        completed: Consumer<u64>,
+        (scattered, need_wakeup): (bool, bool),
+    ) -> Self {
+        let ends = vec![End::Nothing; transmit.room(u32::MAX) as usize].into();
+        Self { socket, transmit, completed, scattered, need_wakeup, pending: false, blocked: false, ends, next: 0 }
+    }
+
     #[inline]
-    fn put(&mut self, descriptor: Descriptor) {
+    fn put(&mut self, descriptor: Descriptor, end: End) {
         self.transmit.push(descriptor);
+        let place = self.place(self.next);
+        self.ends[place] = end;
+        self.next = self.next.wrapping_add(1);
         self.pending = true;
+    }
+
+    /// The lengths of rings are powers of two.
+    #[inline]
+    const fn place(&self, number: u32) -> usize {
+        number as usize & (self.ends.len() - 1)
+    }
+
+    /// Counts what waits in the ring and ends so. It is counted once.
+    fn abandon(&mut self, end: End) -> u64 {
+        let waiting = self.ends.len() as u32 - self.transmit.room(u32::MAX);
+        let mut count = 0;
+        for back in 1..=waiting {
+            let place = self.place(self.next.wrapping_sub(back));
+            if self.ends[place] == end {
+                self.ends[place] = End::Nothing;
+                count += 1;
+            }
+        }
+        count
     }
 
     /// Shows the kernel all descriptors, and calls it as long as it gets on. What it can't send now waits in the ring.

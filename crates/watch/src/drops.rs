@@ -1,7 +1,7 @@
 //! A sample of dropped packets in a capture.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,12 @@ use port::pcap::{Error, Writer};
 use port::{Batch, Fate, Packet, Watch};
 
 /// Some dropped packets for each reason, in a pcapng file, with the reason as comment. A thread of its own writes them: cores never wait for
-/// the disk. An error of the file ends the sample, not the run.
+/// the disk. An error of the file ends the sample, not the run; [`trouble`](Self::trouble) tells it.
 #[derive(Debug)]
 pub struct DropSample {
     kept: Mutex<Kept>,
     writing: Mutex<Option<JoinHandle<Result<u64, Error>>>>,
+    trouble: Arc<OnceLock<String>>,
 }
 
 /// Packets that are kept.
@@ -53,9 +54,21 @@ impl DropSample {
     #[must_use]
     pub fn new(writer: Writer, name: impl Fn(u8) -> &'static str + Send + 'static) -> Self {
         let (send, receive) = sync_channel(WAITING);
-        let writing = thread::spawn(move || write(writer, &receive, name));
+        let trouble = Arc::new(OnceLock::new());
+        let told = Arc::clone(&trouble);
+        let writing = thread::spawn(move || {
+            write(writer, &receive, name).inspect_err(|error| {
+                let _ = told.set(error.to_string());
+            })
+        });
         let kept = Kept { writer: Some(send), second: Instant::now(), in_second: [0; 256], left_out: 0 };
-        Self { kept: Mutex::new(kept), writing: Mutex::new(Some(writing)) }
+        Self { kept: Mutex::new(kept), writing: Mutex::new(Some(writing)), trouble }
+    }
+
+    /// The error that has ended the sample, if there was one.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
     }
 
     /// Completes the file, and gives it its name.

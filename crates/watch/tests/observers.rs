@@ -168,6 +168,7 @@ fn a_full_disk_ends_the_sample_and_not_the_run() {
     }
     let error = sample.finish().unwrap_err().to_string();
     assert!(error.contains("/dev/full"), "{error}");
+    assert_eq!(sample.trouble(), Some(&*error));
 }
 
 #[test]

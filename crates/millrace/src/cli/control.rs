@@ -1,6 +1,6 @@
 //! The control socket of `millrace run`: what `millrace ctl` asks, and what the run answers.
 
-use std::cell::RefCell;
+use std::cell::{self, RefCell};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,6 +100,8 @@ pub(super) struct Service<'a> {
     stall: RefCell<Stall>,
     /// When the interfaces were looked at, and how they were.
     interfaces: RefCell<(Instant, Vec<String>)>,
+    /// True once it is told that dropped packets can't be written.
+    is_trouble_told: cell::Cell<bool>,
     /// The settings that the run has now, as text.
     settings: Arc<Mutex<String>>,
 }
@@ -137,7 +139,15 @@ impl<'a> Served<'a> {
         let stall = RefCell::new(Stall { looked: Instant::now(), before: Vec::new(), core: None });
         let settings = Arc::new(Mutex::new(self.configuration.settings()?.canonical()));
         let interfaces = RefCell::new((Instant::now(), Vec::new()));
-        Ok(Service { about: self, socket, begun: Instant::now(), stall, interfaces, settings })
+        Ok(Service {
+            about: self,
+            socket,
+            begun: Instant::now(),
+            stall,
+            interfaces,
+            is_trouble_told: cell::Cell::new(false),
+            settings,
+        })
     }
 }
 
@@ -188,9 +198,21 @@ impl Service<'_> {
             }
         }
         self.watch_interfaces();
+        self.watch_drops();
         if let Some(background) = self.about.background {
             let works = self.stall.borrow().core.is_none();
             background.often(|| self.stats(running), works);
+        }
+    }
+
+    /// Tells, once, that the file of dropped packets can't be written. The run goes on without it.
+    fn watch_drops(&self) {
+        let trouble = self.about.observers.and_then(|observers| observers.trouble());
+        let Some(trouble) = trouble.filter(|_| !self.is_trouble_told.get()) else { return };
+        self.is_trouble_told.set(true);
+        match self.about.background.filter(|background| background.logs()) {
+            Some(_) => tracing::error!("--dropped ends here: {trouble}"),
+            None => note(&format!("--dropped ends here: {trouble}\n")),
         }
     }
 
@@ -198,7 +220,12 @@ impl Service<'_> {
     fn watch_interfaces(&self) {
         let Some(monitor) = self.about.monitor else { return };
         let (looked, before) = &mut *self.interfaces.borrow_mut();
-        if looked.elapsed() < Duration::from_secs(1) {
+        // At the end programs are taken off, which is no news.
+        if self.about.control.is_stopping() {
+            return;
+        }
+        // The first look is at the start, so that a change in the first second is told.
+        if looked.elapsed() < Duration::from_secs(1) && !before.is_empty() {
             return;
         }
         let now = monitor.describe();

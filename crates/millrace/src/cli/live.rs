@@ -393,7 +393,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         }
     }
     drop(port);
-    observers.finish();
+    let sampled = observers.finish();
     let fates = Fates { received: outcome.counters.received, dropped: &outcome.counters.dropped };
     let input = live.interfaces.join(", ");
     let summary = Run {
@@ -423,6 +423,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         true => print_json(&summary.json())?,
     }
     saved?;
+    sampled?;
     match &outcome.failure {
         None => run::declared(&description, &outcome.counters),
         Some(EngineError::Port(error)) => Err(Failed::input(error)),

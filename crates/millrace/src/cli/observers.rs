@@ -9,6 +9,7 @@ use port::pcap::Writer;
 use port::{Batch, Watch};
 use watch::{DropSample, Latency, TopFlows, Traces};
 
+use super::failure::{Failed, INPUT};
 use crate::print::number::count;
 use crate::print::output::note;
 use crate::print::style::Style;
@@ -108,15 +109,24 @@ impl Observers {
         shown.1.clone()
     }
 
-    /// Completes the file of dropped packets. An error of that file is told; the run has done its work.
-    pub(super) fn finish(&self) {
+    /// The error that has ended the file of dropped packets, if there was one.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.drops.as_ref().and_then(|drops| drops.trouble())
+    }
+
+    /// Completes the file of dropped packets. If it can't be written, that is told, and the run ends with this exit code.
+    pub(super) fn finish(&self) -> Result<(), Failed> {
         match self.drops.as_ref().map(|drops| drops.finish()) {
             Some(Ok(sampled)) if sampled.left_out > 0 => {
                 let (written, left_out) = (count(sampled.written), count(sampled.left_out));
                 note(&format!("--dropped has a sample: {written} dropped packets, and {left_out} were left out\n"));
             }
             Some(Ok(_)) | None => {}
-            Some(Err(error)) => note(&format!("{} --dropped: {error}\n", Style::stderr().bad("error:"))),
+            Some(Err(error)) => {
+                note(&format!("{} --dropped: {error}\n", Style::stderr().bad("error:")));
+                return Err(Failed::Said(INPUT));
+            }
         }
+        Ok(())
     }
 }

@@ -99,6 +99,9 @@ impl Live {
         );
         match self {
             Self::Xdp { interfaces, balances } => {
+                // Interfaces also count what nobody has read when their sockets were closed.
+                let in_rings: u64 = interfaces.iter().map(|counts| counts.ring_full).sum();
+                lose(&mut out, in_rings.saturating_sub(lost.ring_full), "left in the receive rings at the end");
                 lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
                 for InterfaceCounts { interface, program, sent_across, lost_across, .. } in interfaces {
                     let what = format!("link traffic lost at {interface}, whose transmit ring was full");
@@ -140,6 +143,7 @@ impl Live {
                     json!({
                         "interface": counts.interface,
                         "to_function": counts.program.redirected,
+                        "ring_full": counts.ring_full,
                         "unclaimed": counts.program.unclaimed,
                         "link_to_kernel": counts.program.link_passed,
                         "management_to_kernel": counts.program.management_passed,

@@ -8,6 +8,9 @@ mod captures;
 mod cases;
 mod commands;
 mod control;
+#[cfg(target_os = "linux")]
+mod conversations;
+mod counters;
 mod defragment;
 mod doctor;
 mod dropped;
@@ -15,10 +18,13 @@ mod efsm;
 mod explain;
 mod flows;
 mod folder;
+mod hardships;
 mod hostile;
 mod identify;
 mod live;
+mod loads;
 mod memory;
+mod mtu;
 mod new;
 mod output;
 mod part;
@@ -40,4 +46,28 @@ mod skeleton;
 mod skeleton_test;
 mod streams;
 mod tables;
+#[cfg(target_os = "linux")]
+mod twin;
 mod waiting;
+
+// The comparison with the kernel, as `millrace-testkit` has it for functions without interfaces.
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/compare.rs"]
+mod compare;
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../../testkit/tests/netfilter/craft.rs"]
+mod craft;
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../../testkit/tests/netfilter/kernel.rs"]
+mod kernel;
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/player.rs"]
+mod player;
+#[cfg(target_os = "linux")]
+#[path = "../../../testkit/tests/netfilter/script.rs"]
+mod script;
+
+#[cfg(target_os = "linux")]
+extern crate testkit as millrace_testkit;

@@ -43,15 +43,8 @@ impl Input {
             filled: 0,
             pieces: Vec::new(),
         });
-        let outlet = Outlet {
-            socket: opened.socket,
-            transmit: opened.transmit,
-            completed: opened.completed,
-            scattered: opened.binding.scattered,
-            need_wakeup,
-            pending: false,
-            blocked: false,
-        };
+        let how = (opened.binding.scattered, need_wakeup);
+        let outlet = Outlet::new(opened.socket, opened.transmit, opened.completed, how);
         lock(&self.outlets).set(interface, Some(outlet));
         self.refill(interface);
         Ok(())
@@ -72,7 +65,8 @@ impl Input {
         // Under the lock, as the other half must not use the rings any more when their frames are taken back.
         let mut outlets = lock(outlets);
         outlets.reap();
-        outlets.set(interface, None);
+        let link = outlets.set(interface, None);
+        device.count_not_across(link);
         free.extend(core.ledger.reclaim(interface));
     }
 

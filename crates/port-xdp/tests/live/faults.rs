@@ -56,6 +56,34 @@ fn a_port_opens_while_an_interface_is_down() {
     assert!(outcome.balance.adds_up(), "{outcome:?}");
 }
 
+/// Packets that wait in the ring of an interface are not sent before the kernel takes them.
+#[test]
+fn packets_that_wait_for_an_interface_at_its_end_are_lost() {
+    const WAITING: usize = 100;
+    let Some(row) = Row::new("wait", 1500) else { return };
+    for is_deleted in [false, true] {
+        let forwarder = row.forward(both(), across);
+        let wires = row.wires();
+        exchange(&wires, &[0], 100, 300, crossing);
+        row.middle.ip(&["link", "set", "a1", "down"]).expect("the end is there");
+        (0..WAITING as u64).for_each(|number| wires[0].send(&numbered(0, number, 100)).expect("the wire takes it"));
+        eventually("they wait", || {
+            let balance = forwarder.monitor.balances()[0];
+            balance.sending + balance.lent_and_sending == WAITING
+        });
+        if is_deleted {
+            row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
+            eventually("the port sees it", || forwarder.monitor.describe()[1].contains("there is no interface"));
+        }
+        let outcome = forwarder.stop();
+        assert_eq!((outcome.sent.sent, outcome.sent.lost), (300, WAITING as u64), "{outcome:?}");
+        assert!(outcome.balance.adds_up() && outcome.balance.free == outcome.balance.frames, "{outcome:?}");
+        if !is_deleted {
+            row.middle.ip(&["link", "set", "a1", "up"]).expect("the end is there");
+        }
+    }
+}
+
 #[test]
 fn an_interface_deleted_and_made_again_is_taken_up() {
     let Some(row) = Row::new("again", 1500) else { return };

@@ -40,6 +40,12 @@ impl Kernel {
         Ok(Self { router, began: Instant::now(), late: false, restore: vec![] })
     }
 
+    /// Runs a program in the router's namespace.
+    #[allow(dead_code)] // The live twin of the command's tests has rules that are not for nft.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> io::Result<String> {
+        self.router.namespace().feed(program, arguments, "")
+    }
+
     /// Makes the router answer every packet with an error, without a flow label of its own.
     pub(crate) fn answer_all(&self) -> io::Result<()> {
         self.router.namespace().enter(|| {
