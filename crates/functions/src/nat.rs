@@ -47,7 +47,12 @@ pub use self::state::State;
 pub struct Nat {
     config: Config,
     inside: Box<[(u32, u32)]>,
+    /// All external addresses, the former ones too, sorted.
     external: Box<[u32]>,
+    /// Addresses that configurations before this one had in `external`, sorted. Only what is mapped to them already is translated.
+    former: Box<[u32]>,
+    /// True if a configuration before this one had other fixed mappings, so that sessions may contradict those of now.
+    sessions_first: bool,
 }
 
 impl Nat {
@@ -64,10 +69,29 @@ impl Nat {
     const UNSUPPORTED_PROTOCOL: Reason = Reason::own(9);
     const PRIVATE_DESTINATION: Reason = Reason::own(10);
 
+    /// The most former external addresses.
+    const FORMER_MAX: usize = 1024;
+
     /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { inside: config.inside(), external: config.known_outside(), config }
+        Self::after(config, Box::new([]), false)
+    }
+
+    /// The same, in place of others that have left something.
+    fn after(config: Config, former: Box<[u32]>, sessions_first: bool) -> Self {
+        let mut external: Vec<u32> = config.known_outside().iter().chain(&former).copied().collect();
+        external.sort_unstable();
+        Self { inside: config.inside(), external: external.into(), former, sessions_first, config }
+    }
+
+    /// The addresses that were external and are not any more, once `new` has taken over.
+    fn former_after(&self, new: &Config) -> Box<[u32]> {
+        let known = new.known_outside();
+        let mut former: Vec<u32> = self.config.external().iter().chain(&self.former).copied().collect();
+        former.retain(|address| known.binary_search(address).is_err());
+        former.sort_unstable();
+        former.into()
     }
 
     /// Returns how a packet between these addresses is translated, or the verdict if it is not translated.
@@ -287,6 +311,33 @@ impl NetworkFunction for Nat {
             return None;
         };
         Some(format!("{} of {} packets {what}", grouped(count), grouped(fates.received)))
+    }
+
+    fn succeed(self, old: &Self) -> Result<Self, String> {
+        let (new, before) = (&self.config, &old.config);
+        if new.settings().filtering != before.settings().filtering {
+            return Err("sessions are found by what `filtering` looks at, so it can't change while there are any: begin anew".into());
+        }
+        if (new.mappings(), new.sessions()) != (before.mappings(), before.sessions()) {
+            return Err("the tables of mappings and sessions keep their sizes while packets flow: `mappings`, `sessions` and what \
+                 `pool.overprovision` adds to them can't change"
+                .into());
+        }
+        let former = old.former_after(new);
+        if former.len() > Self::FORMER_MAX {
+            return Err(format!(
+                "since it began the run has had {} external addresses that are not in `external` any more, and keeps {} apart: \
+                 begin anew",
+                former.len(),
+                Self::FORMER_MAX
+            ));
+        }
+        let sessions_first = old.sessions_first || new.fixed() != before.fixed();
+        Ok(Self::after(self.config, former, sessions_first))
+    }
+
+    fn adopt<M: Memory>(&self, _: &Self, shared: &mut State<M>, memory: &M) {
+        shared.adopt(&self.config, memory);
     }
 
     #[inline(always)]

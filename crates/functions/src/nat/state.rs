@@ -212,6 +212,11 @@ pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol)
     }
 }
 
+/// Builds the map key of a mapping's external endpoint.
+pub(super) fn external_key(external: Endpoint4, protocol: Protocol) -> FiveTuple4 {
+    key(Endpoint4::ANY, external, protocol)
+}
+
 /// Two endpoints, source first, and their protocol.
 pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
 
@@ -264,6 +269,11 @@ impl<M: Memory> State<M> {
             by_outside: memory.map(sessions),
             peers: (settings.filtering == Filtering::AddressDependent).then(|| memory.map(sessions)),
         }
+    }
+
+    /// Goes on with another configuration: mappings and sessions stay.
+    pub(super) fn adopt(&mut self, config: &Config, memory: &M) {
+        self.ports.adopt(config, memory);
     }
 
     /// Clears at most [`RECLAIMED_A_PACKET`] expired sessions.
@@ -350,7 +360,7 @@ impl<M: Memory> State<M> {
         protocol: Protocol,
         external: Endpoint4,
     ) -> Step<Option<Endpoint4>, M> {
-        let Some(index) = self.by_external.get(tx, &key(Endpoint4::ANY, external, protocol))? else { return Ok(None) };
+        let Some(index) = self.by_external.get(tx, &external_key(external, protocol))? else { return Ok(None) };
         Ok(Some(self.mappings.read(tx, index as usize)?.internal))
     }
 
@@ -406,13 +416,13 @@ impl<M: Memory> State<M> {
         internal: Endpoint4,
     ) -> Step<Result<(u32, Mapping), Full>, M> {
         let Some(number) = self.mapping_pool.allocate(tx, Nanos::NEVER)? else { return Ok(Err(Full::Mappings)) };
-        let Some(external) = self.ports.take(tx, protocol, internal)? else {
+        let Some(external) = self.ports.take(tx, &self.by_external, protocol, internal)? else {
             self.mapping_pool.free(tx, number)?;
             return Ok(Err(Full::Ports));
         };
         let number = number as u32;
         let fits = self.by_internal.insert(tx, key(internal, Endpoint4::ANY, protocol), number)?
-            && self.by_external.insert(tx, key(Endpoint4::ANY, external, protocol), number)?;
+            && self.by_external.insert(tx, external_key(external, protocol), number)?;
         debug_assert!(fits, "the maps hold as many mappings as the pool");
         Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
     }
@@ -444,7 +454,7 @@ impl<M: Memory> State<M> {
         }
         let Mapping { internal, external, protocol, .. } = mapping;
         self.by_internal.remove(tx, &key(internal, Endpoint4::ANY, protocol))?;
-        self.by_external.remove(tx, &key(Endpoint4::ANY, external, protocol))?;
+        self.by_external.remove(tx, &external_key(external, protocol))?;
         self.ports.free(tx, protocol, external)?;
         self.mapping_pool.free(tx, number)
     }
