@@ -24,6 +24,7 @@ mod nat;
 mod offered_load;
 mod port_scan;
 mod reload;
+mod reload_shared;
 mod shared;
 mod sidejacking;
 mod tables;
