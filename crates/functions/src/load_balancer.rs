@@ -18,10 +18,10 @@ use alloc::vec::Vec;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Report, Sharing,
-    Sizing, Speed, Step, Verdict,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet, Report,
+    Sharing, Sizing, Speed, Step, Verdict,
 };
-use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
+use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Headers, Key, Rewrite, Words};
 
 pub use self::config::Config;
 use self::connection::{Attempt, Name, PacketKind};
@@ -167,6 +167,31 @@ impl LoadBalancer {
     }
 }
 
+/// A service and its backend as words.
+fn named(service: Endpoint, backend: Endpoint, protocol: u8) -> [u64; 6] {
+    let Some(both) = FiveTuple::between(service, backend, protocol) else { unreachable!("both are of one family") };
+    match both.family() {
+        Family::V4(key) => {
+            let [a, b] = key.to_words();
+            [4, a, b, 0, 0, 0]
+        }
+        Family::V6(key) => {
+            let [a, b, c, d, e] = key.to_words();
+            [6, a, b, c, d, e]
+        }
+    }
+}
+
+/// The service and the backend of these words.
+fn of_name([family, words @ ..]: [u64; 6]) -> Option<(Place, Endpoint)> {
+    let both = match family {
+        4 => FiveTuple::from_v4(FiveTuple4::from_words([words[0], words[1]])),
+        6 => FiveTuple::from_v6(FiveTuple6::from_words(words)),
+        _ => return None,
+    };
+    Some(((both.source(), both.protocol()), both.destination()))
+}
+
 fn hash(tuple: &FiveTuple, seed: u64) -> u64 {
     match tuple.family() {
         Family::V4(key) => key.hash(seed),
@@ -257,6 +282,27 @@ impl NetworkFunction for LoadBalancer {
                 _ => shared.0.push(Watched::new(memory, attempts)),
             }
         }
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Backends<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.0.iter().try_for_each(|backend| backend.keep(tx, kept))
+    }
+
+    /// All backends that have numbers, if there are others than the configuration's: service, backend, and the protocol.
+    fn inherited(&self) -> Vec<u64> {
+        let own = Self::new(self.config.clone());
+        let known = self.known();
+        let words = |((service, protocol), backend): &(Place, Endpoint)| named(*service, *backend, *protocol);
+        if own.known() == known { Vec::new() } else { known.iter().flat_map(words).collect() }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let (all, odd) = words.as_chunks();
+        let known: Option<Vec<(Place, Endpoint)>> = all.iter().copied().map(of_name).collect();
+        let new = Self::numbered(self.config.clone(), &known.filter(|_| odd.is_empty())?);
+        (new.backends.len() <= NUMBERS_MAX).then_some(new)
     }
 
     #[inline]

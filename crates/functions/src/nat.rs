@@ -26,7 +26,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Reason, Report,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet, Reason, Report,
     Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
 use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
@@ -53,6 +53,8 @@ pub struct Nat {
     former: Box<[u32]>,
     /// True if a configuration before this one had other fixed mappings, so that sessions may contradict those of now.
     sessions_first: bool,
+    /// True if there was a configuration before this one.
+    is_successor: bool,
 }
 
 impl Nat {
@@ -82,7 +84,7 @@ impl Nat {
     fn after(config: Config, former: Box<[u32]>, sessions_first: bool) -> Self {
         let mut external: Vec<u32> = config.known_outside().iter().chain(&former).copied().collect();
         external.sort_unstable();
-        Self { inside: config.inside(), external: external.into(), former, sessions_first, config }
+        Self { inside: config.inside(), external: external.into(), former, sessions_first, is_successor: false, config }
     }
 
     /// The addresses that were external and are not any more, once `new` has taken over.
@@ -262,7 +264,7 @@ impl NetworkFunction for Nat {
     }
 
     fn shared<M: Memory>(&self, memory: &M) -> State<M> {
-        State::new(&self.config, memory)
+        State::new(&self.config, self.is_successor, memory)
     }
 
     fn fingerprint<'a, M: Memory>(
@@ -316,7 +318,10 @@ impl NetworkFunction for Nat {
     fn succeed(self, old: &Self) -> Result<Self, String> {
         let (new, before) = (&self.config, &old.config);
         if new.settings().filtering != before.settings().filtering {
-            return Err("sessions are found by what `filtering` looks at, so it can't change while there are any: begin anew".into());
+            return Err(
+                "sessions are found by what `filtering` looks at, so it can't change while there are any: begin anew"
+                    .into(),
+            );
         }
         if (new.mappings(), new.sessions()) != (before.mappings(), before.sessions()) {
             return Err("the tables of mappings and sessions keep their sizes while packets flow: `mappings`, `sessions` and what \
@@ -333,11 +338,31 @@ impl NetworkFunction for Nat {
             ));
         }
         let sessions_first = old.sessions_first || new.fixed() != before.fixed();
-        Ok(Self::after(self.config, former, sessions_first))
+        Ok(Self { is_successor: true, ..Self::after(self.config, former, sessions_first) })
     }
 
     fn adopt<M: Memory>(&self, _: &Self, shared: &mut State<M>, memory: &M) {
         shared.adopt(&self.config, memory);
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a State<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.keep(tx, kept)
+    }
+
+    /// Whether sessions go first, then the former addresses.
+    fn inherited(&self) -> Vec<u64> {
+        let former = self.former.iter().map(|address| u64::from(*address));
+        let first = [u64::from(self.sessions_first)].into_iter();
+        if self.is_successor { first.chain(former).collect() } else { Vec::new() }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let (first, former) = words.split_first()?;
+        let former: Option<Box<[u32]>> = former.iter().map(|word| u32::try_from(*word).ok()).collect();
+        let former = former.filter(|former| former.is_sorted() && former.len() <= Self::FORMER_MAX)?;
+        Some(Self { is_successor: true, ..Self::after(self.config.clone(), former, *first != 0) })
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use memory::{Distributed, Memory, Portion, Vector};
-use nf::{Context, Fingerprint, Step};
+use nf::{Context, Fingerprint, Kept, Step};
 use packet::{FiveTuple, Nanos, protocol};
 
 use super::LoadBalancer;
@@ -76,6 +76,12 @@ impl<M: Memory> Watched<M> {
     pub(super) fn judge_anew(&mut self, memory: &M, attempts: usize) {
         let Self { health, row, .. } = Self::new(memory, attempts);
         (self.health, self.row) = (health, row);
+    }
+
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        kept.vector::<M, _>(tx, &self.health)?;
+        kept.vector::<M, _>(tx, &self.row)?;
+        kept.distributed::<M, _>(tx, &self.ended)
     }
 
     fn health<'a>(&'a self, tx: &mut M::Tx<'a>) -> Step<Health, M> {

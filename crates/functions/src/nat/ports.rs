@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use memory::{Allocator, Map, Memory};
-use nf::Step;
+use nf::{Kept, Step};
 use packet::{FiveTuple4, Nanos};
 
 use super::config::{Config, Pooling, PortRange};
@@ -15,6 +15,8 @@ use super::state::{Endpoint4, Protocol, external_key};
 pub(super) struct Ports<M: Memory> {
     /// In the order of the addresses.
     addresses: Vec<OfAddress<M>>,
+    /// True if mappings may be older than pools: those have ports that the pools don't know to be in use.
+    are_younger: bool,
     range: PortRange,
     pooling: Pooling,
     parity: bool,
@@ -28,23 +30,22 @@ struct OfAddress<M: Memory> {
     address: u32,
     /// By protocol, then parity.
     pools: [M::Allocator; Protocol::COUNT * 2],
-    /// True if the pools are younger than mappings to the address may be: those have ports that the pools don't know to be in use.
-    are_younger: bool,
 }
 
 impl<M: Memory> OfAddress<M> {
-    fn new(address: u32, range: PortRange, are_younger: bool, memory: &M) -> Self {
+    fn new(address: u32, range: PortRange, memory: &M) -> Self {
         let of_parity = |parity| (range.first..=range.last).filter(|port| port % 2 == parity).count();
         let sizes = [of_parity(0), of_parity(1)];
-        Self { address, pools: core::array::from_fn(|pool| memory.allocator(sizes[pool % 2])), are_younger }
+        Self { address, pools: core::array::from_fn(|pool| memory.allocator(sizes[pool % 2])) }
     }
 }
 
 impl<M: Memory> Ports<M> {
-    pub(super) fn new(config: &Config, memory: &M) -> Self {
+    pub(super) fn new(config: &Config, is_successor: bool, memory: &M) -> Self {
         let (settings, range) = (config.settings(), config.ports());
         Self {
-            addresses: config.external().iter().map(|&address| OfAddress::new(address, range, false, memory)).collect(),
+            addresses: config.external().iter().map(|&address| OfAddress::new(address, range, memory)).collect(),
+            are_younger: is_successor,
             range,
             pooling: settings.pooling,
             parity: settings.port_parity,
@@ -60,12 +61,19 @@ impl<M: Memory> Ports<M> {
         let of = |&address: &u32| {
             let known = old.iter().position(|of| of.address == address).map(|at| old.swap_remove(at));
             let is_same = range == self.range && fixed.forwards_of(address).eq(self.fixed.forwards_of(address));
-            known.filter(|_| is_same).unwrap_or_else(|| OfAddress::new(address, range, true, memory))
+            known.filter(|_| is_same).unwrap_or_else(|| OfAddress::new(address, range, memory))
         };
         self.addresses = config.external().iter().map(of).collect();
-        (self.range, self.fixed) = (range, fixed.clone());
+        (self.range, self.fixed, self.are_younger) = (range, fixed.clone(), true);
         (self.pooling, self.parity, self.preservation) =
             (settings.pooling, settings.port_parity, settings.port_preservation);
+    }
+
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for pool in self.addresses.iter().flat_map(|of| &of.pools) {
+            kept.pool::<M>(tx, pool)?;
+        }
+        Ok(())
     }
 
     /// Takes a port for an inside endpoint: the inside port if it is free; else the port of the same parity that has been free for
@@ -104,7 +112,7 @@ impl<M: Memory> Ports<M> {
         let end = |port| Endpoint4 { address: of.address, port };
         let is_fixed = |port| self.fixed.internal_of(protocol, end(port)).is_some();
         // An older mapping frees it in the end, as if it had got it from this pool.
-        let is_mapped = |tx: &mut M::Tx<'a>, port| match of.are_younger {
+        let is_mapped = |tx: &mut M::Tx<'a>, port| match self.are_younger {
             true => Ok(mapped.get(tx, &external_key(end(port), protocol))?.is_some()),
             false => Ok(false),
         };

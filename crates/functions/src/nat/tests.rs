@@ -753,8 +753,7 @@ fn a_port_that_an_older_mapping_has_is_not_given_twice() {
 #[test]
 fn sessions_go_before_fixed_mappings_that_come_later() {
     let base = "ports = \"2000-2999\"\ntimeouts.udp = 100\nfiltering = \"address-dependent\"\n";
-    let forward =
-        "forward = [{ external = \"203.0.113.1:2000\", internal = \"10.0.0.8:80\", protocol = \"udp\" }]\n\
+    let forward = "forward = [{ external = \"203.0.113.1:2000\", internal = \"10.0.0.8:80\", protocol = \"udp\" }]\n\
          static = [{ external = \"203.0.113.7\", internal = \"10.0.0.7\" }]";
     let mut driver = Driver::new(base);
     assert_eq!(external_of(&mut driver, "10.0.0.1:2000"), "203.0.113.1:2000");
