@@ -25,6 +25,7 @@ mod offered_load;
 mod port_scan;
 mod reload;
 mod reload_shared;
+mod restart;
 mod shared;
 mod sidejacking;
 mod tables;
