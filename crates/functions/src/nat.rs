@@ -91,7 +91,8 @@ impl Nat {
     fn former_after(&self, new: &Config) -> Box<[u32]> {
         let known = new.known_outside();
         let mut former: Vec<u32> = self.config.external().iter().chain(&self.former).copied().collect();
-        former.retain(|address| known.binary_search(address).is_err());
+        let is_inside = |address: u32| new.inside().iter().any(|&(bits, mask)| address & mask == bits);
+        former.retain(|&address| known.binary_search(&address).is_err() && !is_inside(address));
         former.sort_unstable();
         former.into()
     }
