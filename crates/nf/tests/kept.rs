@@ -78,7 +78,8 @@ fn a_pool_of_one_core_can_be_read_by_several_and_back() {
         Kept::writing(&mut again, now).pool::<Transactional>(&mut tx, &shared).expect("no other core runs");
     tx.commit().expect("no other core runs");
     let mut used = used;
-    (used.sort_unstable(), in_all.sort_unstable());
+    used.sort_unstable();
+    in_all.sort_unstable();
     assert_eq!(used, in_all);
     let back = Local::default().allocator(50);
     let mut kept = Kept::reading(&again, now);

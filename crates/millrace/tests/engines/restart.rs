@@ -28,13 +28,16 @@ struct Left<N: NetworkFunction> {
     time: Nanos,
 }
 
+/// What went out, by number.
+type Sent = BTreeMap<u64, Vec<u8>>;
+
 /// Runs some frames from what another run has left. Returns what went out by number, and what this one leaves.
 fn part<N: Function + Clone>(
     (kind, cores): (EngineKind, usize),
     (nf, successor): (N, Option<N>),
     frames: &Frames,
     from: Option<&Left<N>>,
-) -> Result<(BTreeMap<u64, Vec<u8>>, Left<N>), EngineError> {
+) -> Result<(Sent, Left<N>), EngineError> {
     let mut port = MemoryQueue::new(Arc::new(frames.trace()), 16);
     let outbox = port.outbox();
     let nf = match from {
@@ -85,7 +88,7 @@ fn goes_on<N: Function + Clone>(nf: &N, frames: &Frames, at: usize) -> bool {
         assert_eq!(differs, None, "{way:?}, then {then:?}: {:?}", differs.map(|seq| (all.get(seq), came.get(seq))));
     }
     let (more, _) = part((EngineKind::Sequential, 1), (nf.clone(), None), &second, None).expect("it runs");
-    let rest: BTreeMap<u64, Vec<u8>> = all.into_iter().filter(|(seq, _)| *seq >= at as u64).collect();
+    let rest: Sent = all.into_iter().filter(|(seq, _)| *seq >= at as u64).collect();
     !more.into_iter().map(|(seq, bytes)| (seq + at as u64, bytes)).eq(rest)
 }
 
