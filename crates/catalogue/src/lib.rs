@@ -235,10 +235,11 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Box<dyn Runs + 'scope>;
 
-    /// Starts it with the flows of an earlier run, or leaves its own behind; see [`engine::start_from`].
+    /// Starts it with the state of an earlier run, or leaves its own behind; see [`engine::start_from`].
     ///
     /// # Errors
-    /// The snapshot is of another function or configuration, or of other software; or flows of this function don't outlive a run.
+    /// The snapshot is of another function or of other software, its successor can't take over, or flows of this function don't outlive a
+    /// run.
     #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
     fn start_from<'scope>(
         &self,
@@ -441,9 +442,12 @@ impl<N: Function> Program for Loaded<N> {
         port: &'scope mut (dyn Port + Send),
         control: &Control,
     ) -> Result<Box<dyn Runs + 'scope>, SnapshotError> {
-        let (flows, at_end) = restart.of(&*self.0)?;
-        let nf = Arc::clone(&self.0);
-        Ok(Box::new(engine::start_from(scope, nf, kind, cores, options, port, control, flows, at_end)))
+        let from = restart.from;
+        let (nf, beginning) = restart.of(&self.0)?;
+        match engine::start_from(scope, nf, kind, cores, options, port, control, beginning) {
+            Ok(running) => Ok(Box::new(running)),
+            Err(error) => Err(from.map_or(SnapshotError::Damaged, |snapshot| snapshot.refusal(error.to_string()))),
+        }
     }
 
     fn shape(&self, cores: usize) -> Shape {

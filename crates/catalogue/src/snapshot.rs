@@ -1,23 +1,28 @@
 //! The flows of a run in a file, for another run to go on with.
 //!
-//! A snapshot has a magic number, the version of its format, a header in TOML, the flows as 64-bit words, and a checksum of all that. Numbers
-//! are little-endian. It is read by the same version of Millrace, for the same function with the same configuration: flows are what the
-//! function's code makes of them.
+//! A snapshot has a magic number, the version of its format, a header in TOML, the state as 64-bit words, and a checksum of all that. Numbers
+//! are little-endian. It is read by the same version of Millrace, for the same function: flows are what the function's code makes of them.
+//! It has the configuration with which they were made. A run begins with that, and another configuration takes over before the first
+//! packet.
 
 use std::io::{self, Write};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{Inspect, Look, SavedFlow};
-use nf::{Flow, KeyOf, NetworkFunction, Sharing};
+use engine::{Beginning, Inspect, Look, SavedFlow};
+use nf::{Flow, KeyOf, NetworkFunction};
 use packet::{Family, FlowKey, Nanos, Words};
 use serde::{Deserialize, Serialize};
 
-/// The flows of a run.
+use crate::config::Settings;
+use crate::{CatalogueEntry, Program};
+
+/// The flows of a run, and what its packet sets share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     header: Header,
-    /// IPv4 flows and then IPv6 flows: the words of the key, the deadline, 1 if it is assured, the words of the flow.
+    /// What the function had inherited. Then IPv4 flows and IPv6 flows: the words of the key, the deadline, 1 if it is assured, the words of
+    /// the flow. Then what packet sets share.
     words: Vec<u64>,
 }
 
@@ -35,6 +40,9 @@ struct Header {
     /// Words of a key of either family, and of a flow.
     key_words: [usize; 2],
     flow_words: usize,
+    /// Words of what the function had of those that it had succeeded, and of what packet sets share.
+    inherited_words: usize,
+    shared_words: usize,
 }
 
 /// Error of a snapshot that can't be made or used.
@@ -58,49 +66,92 @@ pub enum SnapshotError {
     #[error("the snapshot is damaged; nothing of it was used")]
     Damaged,
     /// It is of another function or of other software.
-    #[error("the snapshot is of {0}")]
+    #[error("the snapshot is of {0}; remove it to begin without flows")]
     Other(String),
-    /// It is of another configuration.
+    /// The configuration of now can't take over from its own.
     #[error(
-        "the snapshot is of a run with another configuration; start with that one, and let the new one take over by `millrace ctl \
-         reload`. The snapshot's is:\n{0}"
+        "the snapshot's flows can't go on with the configuration of now: {reason}. Remove the snapshot to begin without flows, or start \
+         with its own configuration:\n{configuration}"
     )]
-    Configuration(String),
+    Configuration {
+        /// Why.
+        reason: String,
+        /// Its own configuration.
+        configuration: String,
+    },
 }
 
 /// State that goes from run to run.
 pub struct Restart<'a> {
     /// The flows to begin with.
     pub from: Option<&'a Snapshot>,
+    /// The program that takes over before the first packet, where the snapshot has another configuration.
+    pub successor: Option<Box<dyn Program>>,
     /// The settings that the run has, as [text](crate::config::Settings::canonical).
     pub configuration: Arc<Mutex<String>>,
     /// Gets the flows that the run leaves behind, unless it fails.
     pub at_end: Option<Sender<Snapshot>>,
 }
 
-/// The flows that a run begins with, and the look at those that it leaves behind.
-type Ends<N> = (Vec<SavedFlow<N>>, Option<Look<N>>);
-
 impl Restart<'_> {
-    /// The flows to begin with, and the look at the end.
-    pub(crate) fn of<N: NetworkFunction>(self, nf: &N) -> Result<Ends<N>, SnapshotError> {
-        let Self { from, configuration, at_end } = self;
-        let text = |of: &Mutex<String>| of.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let flows = from.map(|snapshot| snapshot.flows(nf, &text(&configuration))).transpose()?.unwrap_or_default();
-        let Some(answer) = at_end else { return Ok((flows, None)) };
-        layout::<N>(nf)?;
-        let look: Look<N> = Box::new(move |state, nf, now| {
-            if let Ok(snapshot) = Snapshot::of(state, nf, now, text(&configuration)) {
-                // The caller may have stopped waiting.
-                let _ = answer.send(snapshot);
+    /// The function to begin with, which may have inherited something, and the state.
+    pub(crate) fn of<N: NetworkFunction>(self, nf: &Arc<N>) -> Result<(Arc<N>, Beginning<N>), SnapshotError> {
+        let Self { from, successor, configuration, at_end } = self;
+        let mut first = Arc::clone(nf);
+        let mut beginning =
+            Beginning { flows: Vec::new(), shared: None, time: Nanos(0), successor: None, at_end: None };
+        if let Some(snapshot) = from {
+            let (inherited, rest) = snapshot.parts::<N>(nf)?;
+            if !inherited.is_empty() {
+                first = Arc::new(nf.inherit(inherited).ok_or(SnapshotError::Damaged)?);
             }
-        });
-        Ok((flows, Some(look)))
+            let (flows, shared) = snapshot.flows::<N>(rest)?;
+            beginning.shared = nf.description().sharing.is_any().then(|| shared.to_vec());
+            (beginning.flows, beginning.time) = (flows, snapshot.time());
+        }
+        if let Some(program) = successor {
+            let other = || SnapshotError::Other("another function".to_owned());
+            beginning.successor = *program.typed().downcast::<Option<N>>().map_err(|_| other())?;
+        }
+        if let Some(answer) = at_end {
+            layout::<N>(nf)?;
+            let look: Look<N> = Box::new(move |state, nf, now| {
+                let text = configuration.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Ok(snapshot) = Snapshot::of(state, nf, now, text) {
+                    // The caller may have stopped waiting.
+                    let _ = answer.send(snapshot);
+                }
+            });
+            beginning.at_end = Some(look);
+        }
+        Ok((first, beginning))
+    }
+}
+
+impl CatalogueEntry {
+    /// The program that a run with this snapshot begins with: that of the snapshot's configuration. `None` if that is `configuration`, as
+    /// [text](Settings::canonical).
+    ///
+    /// # Errors
+    /// The snapshot is of another function or of other software.
+    pub fn of_snapshot(
+        &self,
+        snapshot: &Snapshot,
+        configuration: &str,
+    ) -> Result<Option<Box<dyn Program>>, SnapshotError> {
+        snapshot.check_origin(self.description().name)?;
+        let own = &snapshot.header.configuration;
+        if own == configuration {
+            return Ok(None);
+        }
+        let settings = Settings::from_file("the snapshot's configuration", own.clone());
+        let unreadable = |error| SnapshotError::Other(format!("a configuration that can't be read: {error}"));
+        self.load(&settings).map(Some).map_err(unreadable)
     }
 }
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Bytes of the magic number, the format, and the length of the header.
 const FRONT: usize = 16;
 /// Bytes of the checksum.
@@ -110,20 +161,22 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 impl Snapshot {
     /// The flows of a run at `now`.
     pub(crate) fn of<N: NetworkFunction>(
-        state: &dyn Inspect<N>,
+        state: &mut dyn Inspect<N>,
         nf: &N,
         now: Nanos,
         configuration: String,
     ) -> Result<Self, SnapshotError> {
         let layout = layout::<N>(nf)?;
         let flows = state.saved(nf, now);
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut words = nf.inherited();
+        let inherited_words = words.len();
+        let mut v6 = Vec::new();
         let mut counts = [0, 0];
         for SavedFlow { key, flow, deadline, assured } in flows {
             let (family, words) = match key.family() {
                 Family::V4(key) => {
-                    v4.extend_from_slice(key.to_words().as_ref());
-                    (0, &mut v4)
+                    words.extend_from_slice(key.to_words().as_ref());
+                    (0, &mut words)
                 }
                 Family::V6(key) => {
                     v6.extend_from_slice(key.to_words().as_ref());
@@ -134,7 +187,8 @@ impl Snapshot {
             words.extend([deadline.0, assured.into()]);
             flow.write_words(words);
         }
-        v4.append(&mut v6);
+        words.append(&mut v6);
+        let mut shared = if nf.description().sharing.is_any() { state.saved_shared(nf, now) } else { Vec::new() };
         let header = Header {
             millrace: VERSION.to_owned(),
             function: N::DESCRIPTION.name.to_owned(),
@@ -144,8 +198,11 @@ impl Snapshot {
             flows_v6: counts[1],
             key_words: layout.0,
             flow_words: layout.1,
+            inherited_words,
+            shared_words: shared.len(),
         };
-        Ok(Self { header, words: v4 })
+        words.append(&mut shared);
+        Ok(Self { header, words })
     }
 
     /// Number of flows.
@@ -160,34 +217,54 @@ impl Snapshot {
         self.len() == 0
     }
 
+    /// The bytes of what packet sets share.
+    #[must_use]
+    pub const fn shared_bytes(&self) -> u64 {
+        self.header.shared_words as u64 * 8
+    }
+
+    /// The error for a snapshot's configuration that another one can't take over from.
+    #[must_use]
+    pub fn refusal(&self, reason: String) -> SnapshotError {
+        SnapshotError::Configuration { reason, configuration: self.header.configuration.clone() }
+    }
+
     /// The time of the last packet before it.
     #[must_use]
     pub const fn time(&self) -> Nanos {
         Nanos(self.header.time_ns)
     }
 
-    /// Its flows, for this function with this configuration.
-    pub(crate) fn flows<N: NetworkFunction>(
-        &self,
-        nf: &N,
-        configuration: &str,
-    ) -> Result<Vec<SavedFlow<N>>, SnapshotError> {
-        let Header { millrace, function, key_words, flow_words, flows_v4, .. } = &self.header;
-        let name = N::DESCRIPTION.name;
-        let layout = layout::<N>(nf)?;
+    /// Checks that it is of this function and of this software.
+    fn check_origin(&self, name: &str) -> Result<(), SnapshotError> {
+        let Header { millrace, function, .. } = &self.header;
         if function != name {
             return Err(SnapshotError::Other(format!("the function {function}, not {name}")));
         }
-        if millrace != VERSION || (*key_words, *flow_words) != layout {
-            return Err(SnapshotError::Other(format!(
-                "Millrace {millrace}; this is {VERSION}, whose flows may differ"
-            )));
+        if millrace != VERSION {
+            return Err(other_software(millrace));
         }
-        if self.header.configuration != configuration {
-            return Err(SnapshotError::Configuration(self.header.configuration.clone()));
+        Ok(())
+    }
+
+    /// What the function had inherited, and all words behind that.
+    fn parts<N: NetworkFunction>(&self, nf: &N) -> Result<(&[u64], &[u64]), SnapshotError> {
+        let layout = layout::<N>(nf)?;
+        self.check_origin(N::DESCRIPTION.name)?;
+        let Header { millrace, key_words, flow_words, inherited_words, .. } = &self.header;
+        if (*key_words, *flow_words) != layout {
+            return Err(other_software(millrace));
         }
+        self.words.split_at_checked(*inherited_words).ok_or(SnapshotError::Damaged)
+    }
+
+    /// The flows, and the words behind them.
+    fn flows<'w, N: NetworkFunction>(
+        &self,
+        mut rest: &'w [u64],
+    ) -> Result<(Vec<SavedFlow<N>>, &'w [u64]), SnapshotError> {
+        let Header { key_words, flow_words, flows_v4, .. } = &self.header;
         let mut flows = Vec::new();
-        let mut rest = self.words.as_slice();
         for number in 0..self.len() {
             let is_v6 = number >= *flows_v4;
             let (key, more) = rest.split_at(key_words[usize::from(is_v6)]);
@@ -202,7 +279,7 @@ impl Snapshot {
             let flow = N::Flow::read_words(flow).ok_or(SnapshotError::Damaged)?;
             flows.push(SavedFlow { key, flow, deadline: Nanos(deadline), assured: assured != 0 });
         }
-        Ok(flows)
+        Ok((flows, rest))
     }
 
     /// Writes it.
@@ -254,30 +331,39 @@ impl Snapshot {
 }
 
 impl Header {
-    /// Number of words of all flows; `None` if no memory could hold them.
+    /// Number of all words; `None` if no memory could hold them.
     fn words(&self) -> Option<usize> {
         let of = |flows: u64, key: usize| {
             let each = key.checked_add(2)?.checked_add(self.flow_words)?;
             usize::try_from(flows).ok()?.checked_mul(each)
         };
-        of(self.flows_v4, self.key_words[0])?.checked_add(of(self.flows_v6, self.key_words[1])?)
+        let flows = of(self.flows_v4, self.key_words[0])?.checked_add(of(self.flows_v6, self.key_words[1])?)?;
+        flows.checked_add(self.inherited_words)?.checked_add(self.shared_words)
     }
 }
 
 /// Words of a key of either family, and of a flow.
 fn layout<N: NetworkFunction>(nf: &N) -> Result<([usize; 2], usize), SnapshotError> {
     let unsupported = |reason: String| SnapshotError::Unsupported { function: N::DESCRIPTION.name, reason };
-    match (nf.description().sharing, N::Flow::WORDS) {
-        (Sharing::Nothing, Some(words)) => {
+    let (sharing, words) = (nf.description().sharing, N::Flow::WORDS);
+    match (sharing.what(), words) {
+        _ if sharing.reads_frames() => {
+            Err(unsupported("it gathers streams, and what it has of them is not in flows".to_owned()))
+        }
+        (Some(what), _) if !N::KEEPS => {
+            Err(unsupported(format!("its packet sets share {what}, which has no form outside of memory")))
+        }
+        (_, None) => Err(unsupported("its flows have no form outside of memory".to_owned())),
+        (_, Some(words)) => {
             let [v4, v6] = [<KeyOf<N> as FlowKey>::V4::COUNT, <KeyOf<N> as FlowKey>::V6::COUNT];
             Ok(([v4, v6], words))
         }
-        (Sharing::Nothing, None) => Err(unsupported("its flows have no form outside of memory".to_owned())),
-        (sharing, _) => {
-            let what = sharing.what().unwrap_or("what streams have gathered");
-            Err(unsupported(format!("its packet sets share {what}, and a snapshot has flows alone")))
-        }
     }
+}
+
+/// The error for a snapshot of another version.
+fn other_software(millrace: &str) -> SnapshotError {
+    SnapshotError::Other(format!("Millrace {millrace}; this is {VERSION}, whose flows may differ"))
 }
 
 /// A key of these words. `None` for a key that doesn't exist.
@@ -303,6 +389,8 @@ mod tests {
             flows_v6: 1,
             key_words: [2, 5],
             flow_words: 8,
+            inherited_words: 3,
+            shared_words: 40,
         };
         let words = (0..header.words().unwrap() as u64).map(|word| word << 40 | word).collect();
         Snapshot { header, words }
@@ -333,7 +421,7 @@ mod tests {
         }
         let longer = [&*whole, &[0]].concat();
         assert_eq!(Snapshot::read(&longer), Err(SnapshotError::Damaged));
-        assert_eq!(Snapshot::read(b"MILLSNAP\x02\0\0\0"), Err(SnapshotError::Format(2)));
+        assert_eq!(Snapshot::read(b"MILLSNAP\x03\0\0\0"), Err(SnapshotError::Format(3)));
         assert_eq!(Snapshot::read(b"pcap"), Err(SnapshotError::NoSnapshot));
     }
 
@@ -344,6 +432,8 @@ mod tests {
             Header { flows_v4: u64::MAX, ..snapshot().header },
             Header { flows_v6: 2, ..snapshot().header },
             Header { key_words: [usize::MAX, 5], ..snapshot().header },
+            Header { shared_words: 41, ..snapshot().header },
+            Header { inherited_words: i64::MAX as usize, shared_words: i64::MAX as usize, ..snapshot().header },
         ] {
             let lying = Snapshot { header: lie, ..snapshot() };
             // TOML has no numbers above those of i64, and then nothing is written.

@@ -117,8 +117,9 @@ pub use run::instance::{
     sharded_instance, shared_instance, transacted_instance,
 };
 pub use run::{
-    Control, CoreProgress, CoreRun, Feed, Look, Mail, MemoryMax, Outcome, Piped, Recovery, Running, SequencedTotal,
-    drive, memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence, start, start_from,
+    Beginning, Control, CoreProgress, CoreRun, Feed, Look, Mail, MemoryMax, Outcome, Piped, Recovery, Running,
+    SequencedTotal, drive, memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence,
+    start, start_from,
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;

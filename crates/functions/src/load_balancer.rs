@@ -10,20 +10,23 @@ mod maglev;
 mod steps;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Report, Sharing,
-    Sizing, Speed, Step, Verdict,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet, Report,
+    Sharing, Sizing, Speed, Step, Verdict,
 };
-use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
+use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Headers, Key, Rewrite, Words};
 
 pub use self::config::Config;
 use self::connection::{Attempt, Name, PacketKind};
 pub use self::connection::{Connection, Passing};
+use self::health::Watched;
 pub use self::health::{Backends, Health, Totals};
 use self::maglev::Table;
 use crate::list::Catalogued;
@@ -35,8 +38,10 @@ pub struct LoadBalancer {
     config: Config,
     rules: Rules,
     services: Box<[Service]>,
-    /// The backends of all services; those of one service are adjacent.
+    /// All backends, by number. A backend keeps its number as long as a run goes on, whichever configurations have succeeded each other, for
+    /// connections have it. Those that are no longer in the configuration are there too.
     backends: Box<[Backend]>,
+    has_removed: bool,
     /// Services and backends, sorted by endpoint and protocol.
     places: Box<[(Place, Role)]>,
 }
@@ -55,39 +60,68 @@ enum Role {
 struct Service {
     address: Endpoint,
     table: Table,
-    /// Its first backend.
-    first: usize,
-    count: usize,
+    /// The numbers of its backends, in the order of the table's.
+    backends: Box<[u16]>,
 }
 
 #[derive(Clone, Debug)]
 struct Backend {
     endpoint: Endpoint,
-    service: u16,
+    /// Where its service is, or was. A backend of another service is another backend.
+    of: Place,
+    /// The number of its service; `None` if it is not in the configuration any more.
+    service: Option<u16>,
 }
 
 /// How often a new connection draws a backend from the table before it tries one after the other.
 const DRAWS: u64 = 8;
+/// The most numbers of backends.
+const NUMBERS_MAX: usize = 1 << u16::BITS;
 
 impl LoadBalancer {
     /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let (mut services, mut backends, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        Self::numbered(config, &[])
+    }
+
+    /// The same, where backends of these services have numbers already.
+    fn numbered(config: Config, known: &[(Place, Endpoint)]) -> Self {
+        let unused = |&(of, endpoint): &(Place, Endpoint)| Backend { endpoint, of, service: None };
+        let mut backends: Vec<Backend> = known.iter().map(unused).collect();
+        let mut numbers: BTreeMap<(Place, Endpoint), u16> = known.iter().copied().zip(0..).collect();
+        let (mut services, mut places) = (Vec::new(), Vec::new());
         for (service, number) in config.fields.services.iter().zip(0..) {
             let (address, protocol) = (service.address.0, service.protocol.number());
-            let names: Vec<Endpoint> = service.backends.iter().map(|address| address.0).collect();
+            let (names, of): (Vec<Endpoint>, _) = (service.endpoints().collect(), (address, protocol));
             let table = Table::new(&names, config.fields.table_size.0 as usize);
-            services.push(Service { address, table, first: backends.len(), count: names.len() });
-            places.push(((address, protocol), Role::Service(number)));
-            for endpoint in names {
-                places.push(((endpoint, protocol), Role::Backend(backends.len() as u16)));
-                backends.push(Backend { endpoint, service: number });
-            }
+            places.push((of, Role::Service(number)));
+            let number_of = |endpoint: Endpoint| {
+                let at = *numbers.entry((of, endpoint)).or_insert_with(|| {
+                    backends.push(Backend { endpoint, of, service: None });
+                    (backends.len() - 1) as u16
+                });
+                backends[usize::from(at)].service = Some(number);
+                places.push(((endpoint, protocol), Role::Backend(at)));
+                at
+            };
+            services.push(Service { address, table, backends: names.into_iter().map(number_of).collect() });
         }
         places.sort_unstable_by_key(|(place, _)| *place);
         let (rules, places) = (config.rules(), places.into_boxed_slice());
-        Self { config, rules, services: services.into(), backends: backends.into(), places }
+        let has_removed = backends.iter().any(|backend| backend.service.is_none());
+        Self { config, rules, services: services.into(), backends: backends.into(), has_removed, places }
+    }
+
+    /// The backends that have numbers, in their order.
+    fn known(&self) -> Vec<(Place, Endpoint)> {
+        self.backends.iter().map(|backend| (backend.of, backend.endpoint)).collect()
+    }
+
+    /// Returns true if a backend is not in the configuration any more.
+    #[inline(always)]
+    fn is_removed(&self, backend: u16) -> bool {
+        self.has_removed && self.backends.get(usize::from(backend)).is_some_and(|backend| backend.service.is_none())
     }
 
     /// Chooses the backend of a new connection: the table's, or if that is down one by another draw. So connections of healthy backends
@@ -100,19 +134,19 @@ impl LoadBalancer {
         asks: bool,
     ) -> Step<u16, M> {
         let seed = self.config.fields.seed.get();
-        let draw = |nth| service.first + service.table.look_up(hash(tuple, seed.wrapping_add(nth)));
+        let (table, backends) = (&service.table, &service.backends);
+        let draw = |nth| table.look_up(hash(tuple, seed.wrapping_add(nth)));
         let first = draw(0);
         if !self.is_judged(tuple) {
-            return Ok(first as u16);
+            return Ok(backends[first]);
         }
-        let others =
-            (1..service.count).map(|further| service.first + (first - service.first + further) % service.count);
-        for backend in (0..DRAWS).map(draw).chain(others) {
-            if self.takes(cx, backend, asks)? {
-                return Ok(backend as u16);
+        let others = (1..backends.len()).map(|further| (first + further) % backends.len());
+        for place in (0..DRAWS).map(draw).chain(others) {
+            if self.takes(cx, backends[place].into(), asks)? {
+                return Ok(backends[place]);
             }
         }
-        Ok(first as u16)
+        Ok(backends[first])
     }
 
     fn find(&self, place: Place) -> Option<Role> {
@@ -131,6 +165,31 @@ impl LoadBalancer {
         let Some(service) = self.services.get(usize::from(service)) else { return Verdict::FORWARD };
         Verdict::rewritten(Rewrite { src: Some(service.address), ..Rewrite::NONE })
     }
+}
+
+/// A service and its backend as words.
+fn named(service: Endpoint, backend: Endpoint, protocol: u8) -> [u64; 6] {
+    let Some(both) = FiveTuple::between(service, backend, protocol) else { unreachable!("both are of one family") };
+    match both.family() {
+        Family::V4(key) => {
+            let [a, b] = key.to_words();
+            [4, a, b, 0, 0, 0]
+        }
+        Family::V6(key) => {
+            let [a, b, c, d, e] = key.to_words();
+            [6, a, b, c, d, e]
+        }
+    }
+}
+
+/// The service and the backend of these words.
+fn of_name([family, words @ ..]: [u64; 6]) -> Option<(Place, Endpoint)> {
+    let both = match family {
+        4 => FiveTuple::from_v4(FiveTuple4::from_words([words[0], words[1]])),
+        6 => FiveTuple::from_v6(FiveTuple6::from_words(words)),
+        _ => return None,
+    };
+    Some(((both.source(), both.protocol()), both.destination()))
 }
 
 fn hash(tuple: &FiveTuple, seed: u64) -> u64 {
@@ -188,7 +247,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     fn shared<M: Memory>(&self, memory: &M) -> Backends<M> {
-        Backends::new(memory, self.backends.len(), self.config.fields.down_after.get() as usize)
+        Backends((0..self.backends.len()).map(|_| Watched::new(memory, self.attempts())).collect())
     }
 
     fn fingerprint<'a, M: Memory>(
@@ -198,6 +257,52 @@ impl NetworkFunction for LoadBalancer {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         shared.fingerprint(tx, fingerprint)
+    }
+
+    fn succeed(self, old: &Self) -> Result<Self, String> {
+        let new = Self::numbered(self.config, &old.known());
+        match new.backends.len() {
+            0..=NUMBERS_MAX => Ok(new),
+            many => Err(format!(
+                "since it began the run has had {many} backends, of which it can tell {NUMBERS_MAX} apart: begin anew"
+            )),
+        }
+    }
+
+    fn adopt<M: Memory>(&self, old: &Self, shared: &mut Backends<M>, memory: &M) {
+        let attempts = self.attempts();
+        for (number, backend) in self.backends.iter().enumerate() {
+            match (shared.0.get_mut(number), old.backends.get(number)) {
+                (Some(known), Some(before)) => {
+                    let comes_back = before.service.is_none() && backend.service.is_some();
+                    if comes_back || old.attempts() != attempts {
+                        known.judge_anew(memory, attempts);
+                    }
+                }
+                _ => shared.0.push(Watched::new(memory, attempts)),
+            }
+        }
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Backends<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.0.iter().try_for_each(|backend| backend.keep(tx, kept))
+    }
+
+    /// All backends that have numbers, if there are others than the configuration's: service, backend, and the protocol.
+    fn inherited(&self) -> Vec<u64> {
+        let own = Self::new(self.config.clone());
+        let known = self.known();
+        let words = |((service, protocol), backend): &(Place, Endpoint)| named(*service, *backend, *protocol);
+        if own.known() == known { Vec::new() } else { known.iter().flat_map(words).collect() }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let (all, odd) = words.as_chunks();
+        let known: Option<Vec<(Place, Endpoint)>> = all.iter().copied().map(of_name).collect();
+        let new = Self::numbered(self.config.clone(), &known.filter(|_| odd.is_empty())?);
+        (new.backends.len() <= NUMBERS_MAX).then_some(new)
     }
 
     #[inline]
@@ -213,7 +318,7 @@ impl NetworkFunction for LoadBalancer {
             (_, Some(Role::Backend(backend))) => (source, backend, PacketKind::Direct { backend }),
             (Some(Role::Service(_)) | None, Some(Role::Service(_)) | None) => return None,
         };
-        let service = self.backends[usize::from(backend)].service;
+        let service = self.backends[usize::from(backend)].service?;
         let address = self.services[usize::from(service)].address;
         Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, kind)
     }
@@ -245,7 +350,7 @@ impl NetworkFunction for LoadBalancer {
         meta: &Passing,
     ) -> Step<Verdict, M> {
         let is_of_it = match meta.kind {
-            PacketKind::Request => flow.name == Name::Service,
+            PacketKind::Request => (flow.name == Name::Service) & !self.is_removed(flow.backend),
             PacketKind::Answer { backend } => backend == flow.backend,
             PacketKind::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
         };
@@ -277,10 +382,10 @@ impl NetworkFunction for LoadBalancer {
     }
 
     fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
-        let rows = self.backends.iter().map(|Backend { endpoint, service }| {
-            let address = self.services[usize::from(*service)].address;
+        let rows = self.backends.iter().map(|Backend { endpoint, of: (address, _), service }| {
+            let removed = if service.is_none() { " (removed)" } else { "" };
             let none = || Cell::Count(0);
-            vec![address.to_string().into(), endpoint.to_string().into(), none(), none(), none(), none()]
+            vec![address.to_string().into(), format!("{endpoint}{removed}").into(), none(), none(), none(), none()]
         });
         let mut report = Report {
             title: String::from("connections by backend: alive, and all that there were"),
@@ -289,7 +394,7 @@ impl NetworkFunction for LoadBalancer {
         };
         flows.alive().for_each(|(_, connection)| count(&mut report, &connection, true));
         flows.lapsed().for_each(|connection| count(&mut report, &connection, false));
-        for (backend, ended) in cx.shared.ended.iter().enumerate() {
+        for (backend, Watched { ended, .. }) in cx.shared.0.iter().enumerate() {
             let now = cx.now();
             let ended = ended.read(&mut cx.tx, now)?;
             add(&mut report, backend, 0, &ended);

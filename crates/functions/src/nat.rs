@@ -26,7 +26,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Reason, Report,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet, Reason, Report,
     Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
 use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
@@ -47,7 +47,14 @@ pub use self::state::State;
 pub struct Nat {
     config: Config,
     inside: Box<[(u32, u32)]>,
+    /// All external addresses, the former ones too, sorted.
     external: Box<[u32]>,
+    /// Addresses that configurations before this one had in `external`, sorted. Only what is mapped to them already is translated.
+    former: Box<[u32]>,
+    /// True if a configuration before this one had other fixed mappings, so that sessions may contradict those of now.
+    sessions_first: bool,
+    /// True if there was a configuration before this one.
+    is_successor: bool,
 }
 
 impl Nat {
@@ -64,10 +71,30 @@ impl Nat {
     const UNSUPPORTED_PROTOCOL: Reason = Reason::own(9);
     const PRIVATE_DESTINATION: Reason = Reason::own(10);
 
+    /// The most former external addresses.
+    const FORMER_MAX: usize = 1024;
+
     /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { inside: config.inside(), external: config.known_outside(), config }
+        Self::after(config, Box::new([]), false)
+    }
+
+    /// The same, in place of others that have left something.
+    fn after(config: Config, former: Box<[u32]>, sessions_first: bool) -> Self {
+        let mut external: Vec<u32> = config.known_outside().iter().chain(&former).copied().collect();
+        external.sort_unstable();
+        Self { inside: config.inside(), external: external.into(), former, sessions_first, is_successor: false, config }
+    }
+
+    /// The addresses that were external and are not any more, once `new` has taken over.
+    fn former_after(&self, new: &Config) -> Box<[u32]> {
+        let known = new.known_outside();
+        let mut former: Vec<u32> = self.config.external().iter().chain(&self.former).copied().collect();
+        let is_inside = |address: u32| new.inside().iter().any(|&(bits, mask)| address & mask == bits);
+        former.retain(|&address| known.binary_search(&address).is_err() && !is_inside(address));
+        former.sort_unstable();
+        former.into()
     }
 
     /// Returns how a packet between these addresses is translated, or the verdict if it is not translated.
@@ -238,7 +265,7 @@ impl NetworkFunction for Nat {
     }
 
     fn shared<M: Memory>(&self, memory: &M) -> State<M> {
-        State::new(&self.config, memory)
+        State::new(&self.config, self.is_successor, memory)
     }
 
     fn fingerprint<'a, M: Memory>(
@@ -287,6 +314,56 @@ impl NetworkFunction for Nat {
             return None;
         };
         Some(format!("{} of {} packets {what}", grouped(count), grouped(fates.received)))
+    }
+
+    fn succeed(self, old: &Self) -> Result<Self, String> {
+        let (new, before) = (&self.config, &old.config);
+        if new.settings().filtering != before.settings().filtering {
+            return Err(
+                "sessions are found by what `filtering` looks at, so it can't change while there are any: begin anew"
+                    .into(),
+            );
+        }
+        if (new.mappings(), new.sessions()) != (before.mappings(), before.sessions()) {
+            return Err("the tables of mappings and sessions keep their sizes while packets flow: `mappings`, `sessions` and what \
+                 `pool.overprovision` adds to them can't change"
+                .into());
+        }
+        let former = old.former_after(new);
+        if former.len() > Self::FORMER_MAX {
+            return Err(format!(
+                "since it began the run has had {} external addresses that are not in `external` any more, and keeps {} apart: \
+                 begin anew",
+                former.len(),
+                Self::FORMER_MAX
+            ));
+        }
+        let sessions_first = old.sessions_first || new.fixed() != before.fixed();
+        Ok(Self { is_successor: true, ..Self::after(self.config, former, sessions_first) })
+    }
+
+    fn adopt<M: Memory>(&self, _: &Self, shared: &mut State<M>, memory: &M) {
+        shared.adopt(&self.config, memory);
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a State<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.keep(tx, kept)
+    }
+
+    /// Whether sessions go first, then the former addresses.
+    fn inherited(&self) -> Vec<u64> {
+        let former = self.former.iter().map(|address| u64::from(*address));
+        let first = [u64::from(self.sessions_first)].into_iter();
+        if self.is_successor { first.chain(former).collect() } else { Vec::new() }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let (first, former) = words.split_first()?;
+        let former: Option<Box<[u32]>> = former.iter().map(|word| u32::try_from(*word).ok()).collect();
+        let former = former.filter(|former| former.is_sorted() && former.len() <= Self::FORMER_MAX)?;
+        Some(Self { is_successor: true, ..Self::after(self.config.clone(), former, *first != 0) })
     }
 
     #[inline(always)]

@@ -36,7 +36,7 @@ use alloc::vec::Vec;
 use iptables::{Counters, Hook, RuleSet, TableKind};
 use memory::Memory;
 use nf::{
-    Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketCounts, PacketSet,
+    Context, Count, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketCounts, PacketSet,
     Reason, Reply, Report, Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
 use packet::{Headers, Nanos, Network, Rewrite};
@@ -631,6 +631,26 @@ impl<T: Trace> NetworkFunction for Rules<T> {
     fn succeed(self, old: &Self) -> Result<Self, String> {
         let compiled = self.compiled.succeed(&old.compiled)?;
         Ok(Self { compiled: Arc::new(compiled), ..self })
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a State<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for rules in &shared.rules {
+            rules.keep(tx, kept)?;
+        }
+        match &shared.connections {
+            Some(connections) => connections.keep(tx, &shared.rules, kept),
+            None => Ok(()),
+        }
+    }
+
+    fn inherited(&self) -> Vec<u64> {
+        self.compiled.inherited()
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        Some(Self { compiled: Arc::new(self.compiled.inherit(words)?), trace: self.trace.clone() })
     }
 
     fn adopt<M: Memory>(&self, old: &Self, shared: &mut State<M>, memory: &M) {

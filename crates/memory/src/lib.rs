@@ -48,7 +48,9 @@ pub mod transactional;
 mod weighed;
 mod wheel;
 
+use alloc::vec::Vec;
 pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
+
 use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
 pub use weighed::{Absent, Weighed};
@@ -235,6 +237,40 @@ pub trait Allocator<M: Memory>: Send + 'static {
     /// The memory's conflict.
     #[track_caller]
     fn expire<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
+
+    /// Returns the order of all indices. A memory that doesn't know it gives them by number.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    #[track_caller]
+    fn order<'a>(&'a self, tx: &mut M::Tx<'a>) -> Result<PoolOrder, M::Conflict> {
+        let mut order = PoolOrder::default();
+        for index in 0..self.capacity() {
+            match self.deadline(tx, index)? {
+                Some(deadline) => order.in_use.push((index, deadline)),
+                None => order.free.push(index),
+            }
+        }
+        Ok(order)
+    }
+
+    /// Sets the time of a pool that was never used. Deadlines that are set behind it then expire as if it had been in use until `now`.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    #[track_caller]
+    fn begin_at<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Result<(), M::Conflict> {
+        self.expire(tx, now).map(drop)
+    }
+}
+
+/// The indices of a pool, in the order in which it would give and expire them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolOrder {
+    /// The indices in use with their deadlines, the first to expire first.
+    pub in_use: Vec<(usize, Nanos)>,
+    /// The free indices, the first to be allocated first.
+    pub free: Vec<usize>,
 }
 
 /// An object of which each core keeps a portion: a change touches the core's own portion, a read merges all.

@@ -3,6 +3,8 @@
 //!
 //! Putting a deadline off doesn't touch the wheel: the index stays on its list and is moved on when the old deadline comes up.
 
+use alloc::vec::Vec;
+
 /// Deadlines are rounded up to ticks of 2^20 ns, about a millisecond.
 pub(crate) const TICK_BITS: u32 = 20;
 const SLOT_BITS: u32 = 6;
@@ -122,6 +124,33 @@ pub(crate) trait Wheel {
         let shift = SLOT_BITS * level as u32;
         let above = self.field64(Field64::Position) >> shift >> SLOT_BITS << SLOT_BITS;
         Some(((1 + level * SLOTS) as u32 + slot, (above + u64::from(slot)) << shift))
+    }
+
+    /// Appends the indices of a list, in order.
+    fn members(&self, list: u32, all: &mut Vec<u32>) {
+        let end = self.end(list);
+        let mut node = self.field32(Field32::Next(end));
+        while node != end {
+            all.push(node);
+            node = self.field32(Field32::Next(node));
+        }
+    }
+
+    /// Appends the indices that are not free, in the order in which they come up.
+    fn armed(&self, all: &mut Vec<u32>) {
+        let cascading = self.field32(Field32::Cascading);
+        if cascading != FREE {
+            self.members(cascading, all);
+        }
+        for list in (1..LISTS as u32).filter(|list| *list != cascading) {
+            self.members(list, all);
+        }
+    }
+
+    /// Sets the time of a wheel that nothing was put on.
+    fn begin_at(&mut self, now: u64) {
+        let position = self.field64(Field64::Position);
+        self.set_field64(Field64::Position, position.max(now >> TICK_BITS));
     }
 
     /// Moves or expires due indices in order, up to a fixed number. Returns an index that expired; it is on the free list then.

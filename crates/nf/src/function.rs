@@ -12,6 +12,7 @@ use packet::{FlowKey, Headers, Host, Nanos, Seq};
 use crate::context::Context;
 use crate::counts::PacketCounts;
 use crate::description::{Description, PacketSet};
+use crate::kept::Kept;
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
 use crate::speed::Speed;
@@ -111,6 +112,11 @@ macro_rules! in_words {
 /// No flow: all state is shared.
 impl Flow for () {
     const STORED: bool = false;
+    const WORDS: Option<usize> = Some(0);
+
+    fn read_words(words: &[u64]) -> Option<Self> {
+        words.is_empty().then_some(())
+    }
 }
 
 /// The key type of a function's packet sets.
@@ -246,6 +252,36 @@ pub trait NetworkFunction:
     /// Fits the state that packet sets share under `old` to this function, which [succeeds](Self::succeed) it. No step runs meanwhile. By
     /// default the state stays as it is.
     fn adopt<M: Memory>(&self, _old: &Self, _shared: &mut Self::Shared<M>, _memory: &M) {}
+
+    /// True if [`keep`](Self::keep) gives all that packet sets share, so that it outlives a run. A function whose packet sets share nothing
+    /// needs none of this.
+    const KEEPS: bool = false;
+
+    /// Gives each structure that packet sets share to `kept`, which writes it to a snapshot or reads it from one, into state as
+    /// [`shared`](Self::shared) makes it. What follows from other structures can be left out, and rebuilt when the snapshot is
+    /// [read](Kept::reads).
+    ///
+    /// # Errors
+    /// A conflict on shared state; pass it on with `?`.
+    fn keep<'a, M: Memory>(
+        &self,
+        _shared: &'a Self::Shared<M>,
+        _tx: &mut M::Tx<'a>,
+        _kept: &mut Kept<'_>,
+    ) -> Step<(), M> {
+        Ok(())
+    }
+
+    /// What this function has of those that it [succeeded](Self::succeed), beside its own configuration, as words for a snapshot. By
+    /// default nothing.
+    fn inherited(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// This function with what another of the same configuration has [inherited](Self::inherited). `None` if the words make no sense.
+    fn inherit(&self, _words: &[u64]) -> Option<Self> {
+        None
+    }
 
     /// Extracts the metadata of a packet. Returns `None` if the function has nothing to do with the packet.
     ///

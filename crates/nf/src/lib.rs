@@ -19,7 +19,8 @@
 //! | `open` | opens a flow for a packet set, or refuses it |
 //! | `packet` | takes a packet's step: changes the flow, returns the verdict |
 //!
-//! The other members have defaults. A function with shared state also needs `fingerprint`, and mostly `expire`.
+//! The other members have defaults. A function with shared state also needs `fingerprint`, and mostly `expire`. `succeed` and `adopt` let it
+//! take another configuration while it runs, `Flow::WORDS` and `keep` let its state outlive a run.
 //!
 //! This function forwards the first ten packets of each source and drops the rest, until the source has been quiet for a minute:
 //!
@@ -81,6 +82,7 @@ mod context;
 mod counts;
 mod description;
 mod function;
+mod kept;
 mod record;
 mod report;
 mod speed;
@@ -100,6 +102,7 @@ pub use function::{
     Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Stages, Step, local_conclusion,
     local_fingerprint, local_report,
 };
+pub use kept::Kept;
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};
 pub use report::{Cell, Fingerprint, Report, counted, grouped};
 pub use speed::{Plain, Speed, Sum};

@@ -270,6 +270,14 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
         self.pass.leave();
     }
 
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        Whole::saved(self, nf, now)
+    }
+
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {
+        Whole::restore(self, nf, saved, hash, now)
+    }
+
     /// Zero: all cores share the flows.
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
@@ -305,9 +313,9 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         flows
     }
 
-    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool {
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64, now: Nanos) -> bool {
         let Common { v4, v6, .. } = &*self.common;
-        let moment = self.moment(nf, Nanos(0), Seq(0));
+        let moment = self.moment(nf, now, Seq(0));
         match saved.key.family() {
             Family::V4(key) => v4.stripe(hash, |stripe| moment.restore(stripe, key, hash, saved)),
             Family::V6(key) => v6.stripe(hash, |stripe| moment.restore(stripe, key, hash, saved)),

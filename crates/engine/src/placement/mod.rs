@@ -222,16 +222,12 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;
 
-    /// The flows that are alive at `now`, to be saved. Empty for placements of functions whose packet sets share state.
-    fn saved(&self, _nf: &N, _now: Nanos) -> Vec<SavedFlow<N>> {
-        Vec::new()
-    }
+    /// The flows that are alive at `now`, to be saved.
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
 
-    /// Puts in a saved flow before the first packet, and counts it as opened. `hash` is that of its key, `bucket` its entry in the
-    /// indirection table. Returns false, and counts it as evicted, if there is no room.
-    fn restore(&mut self, _nf: &N, _saved: &SavedFlow<N>, _hash: u64, _bucket: u16) -> bool {
-        false
-    }
+    /// Puts in a saved flow before the first packet, as of `now`, and counts it as opened. `hash` is that of its key, `bucket` its entry in
+    /// the indirection table. If there is no room it ends, as evicted, and the answer is false.
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, bucket: u16, now: Nanos) -> bool;
 
     /// The flow counters of all cores, if they share the flows. Other cores may step meanwhile.
     fn common_flow_counters(&self) -> Option<FlowCounters> {

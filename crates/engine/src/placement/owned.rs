@@ -80,7 +80,7 @@ impl<N: NetworkFunction> OwnedTables<N> {
     }
 
     /// Puts in a saved flow, and counts it as opened. Returns false if there is no room.
-    pub(crate) fn restore(&mut self, saved: &SavedFlow<N>, hash: u64) -> bool {
+    pub(crate) fn restore(&mut self, saved: &SavedFlow<N>, hash: u64, now: Nanos) -> bool {
         let SavedFlow { key, flow, deadline, assured } = *saved;
         let Self { v4, v6, ledger } = self;
         let carried = MovingFlow::<N> { flow, deadline, assured, source: None };
@@ -88,8 +88,8 @@ impl<N: NetworkFunction> OwnedTables<N> {
         let evicted = ledger.counters.evicted;
         // A table may have more places than it has room.
         match key.family() {
-            Family::V4(key) if v4.table.len() < v4.table.capacity() => v4.put_in(key, hash, &carried, Nanos(0), ledger),
-            Family::V6(key) if v6.table.len() < v6.table.capacity() => v6.put_in(key, hash, &carried, Nanos(0), ledger),
+            Family::V4(key) if v4.table.len() < v4.table.capacity() => v4.put_in(key, hash, &carried, now, ledger),
+            Family::V6(key) if v6.table.len() < v6.table.capacity() => v6.put_in(key, hash, &carried, now, ledger),
             Family::V4(_) | Family::V6(_) => ledger.counters.evicted += 1,
         }
         ledger.counters.evicted == evicted

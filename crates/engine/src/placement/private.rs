@@ -5,7 +5,7 @@ use core::hint::cold_path;
 use flow::{EntryMut, Hint, Slot};
 use memory::{Local, LocalTx};
 use nf::{
-    Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict,
+    Context, Effects, Flow, Kept, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict,
     local_conclusion,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
@@ -62,6 +62,20 @@ impl<N: NetworkFunction> Private<N> {
     #[must_use]
     pub const fn counts(&self) -> &PacketCounts {
         &self.counts
+    }
+
+    /// What packet sets share at `now`, as words.
+    pub(crate) fn saved_shared(&self, nf: &N, now: Nanos) -> Vec<u64> {
+        let mut words = Vec::new();
+        always(nf.keep(&self.shared, &mut LocalTx::default(), &mut Kept::writing(&mut words, now)));
+        words
+    }
+
+    /// Reads what packet sets share. False if the words make no sense.
+    pub(crate) fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        let mut kept = Kept::reading(words, now);
+        always(nf.keep(&self.shared, &mut LocalTx::default(), &mut kept));
+        kept.is_whole()
     }
 
     /// Fits the state to `nf`, which succeeds `old`.
@@ -238,8 +252,13 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         self.tables.saved(now, self.seed)
     }
 
-    fn restore(&mut self, _: &N, saved: &SavedFlow<N>, hash: u64, _: u16) -> bool {
-        self.tables.restore(saved, hash)
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {
+        let is_kept = self.tables.restore(saved, hash, now);
+        if !is_kept {
+            let mut cx = Context::new(&self.shared, LocalTx::default(), now, Seq(0));
+            always(nf.expire(&mut cx, &saved.flow));
+        }
+        is_kept
     }
 
     fn flow_counters(&self) -> FlowCounters {

@@ -71,6 +71,11 @@ impl<N: NetworkFunction> Sharded<N> {
         self.shards.iter().flatten().map(|shard| &**shard)
     }
 
+    /// All shards and the replica.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Private<N>> {
+        self.shards.iter_mut().flatten().chain(&mut self.replica).map(|part| &mut **part)
+    }
+
     /// The replica of the elephants.
     #[must_use]
     pub fn replica(&self) -> Option<&Private<N>> {
@@ -170,8 +175,8 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
         self.shards().chain(replica).flat_map(|part| part.saved(nf, now)).collect()
     }
 
-    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, bucket: u16) -> bool {
-        self.shards[usize::from(bucket)].as_deref_mut().expect(OWNED).restore(nf, saved, hash, bucket)
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, bucket: u16, now: Nanos) -> bool {
+        self.shards[usize::from(bucket)].as_deref_mut().expect(OWNED).restore(nf, saved, hash, bucket, now)
     }
 
     /// The counters of the shards that are here now. Core 0 also counts the elephants.

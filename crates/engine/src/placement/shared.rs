@@ -42,7 +42,17 @@ pub(crate) trait Whole<N: NetworkFunction> {
     fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
 
     /// Puts in a saved flow. Returns false if there is no room.
-    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool;
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64, now: Nanos) -> bool;
+
+    /// What packet sets share at `now`, as words. None, where they share nothing.
+    fn saved_shared(&self, _nf: &N, _now: Nanos) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Reads what packet sets share. False if the words make no sense.
+    fn restore_shared(&self, _nf: &N, words: &[u64], _now: Nanos) -> bool {
+        words.is_empty()
+    }
 
     /// The number of flows alive at `now`.
     fn alive(&self, nf: &N, now: Nanos) -> usize {
@@ -218,8 +228,8 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
         self.whole().saved(nf, now)
     }
 
-    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16) -> bool {
-        self.whole().restore(nf, saved, hash)
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {
+        self.whole().restore(nf, saved, hash, now)
     }
 
     fn common_flow_counters(&self) -> Option<FlowCounters> {

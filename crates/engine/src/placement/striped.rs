@@ -128,8 +128,17 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.saved(nf, now)).into_iter().flatten().collect()
     }
 
-    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64) -> bool {
-        lock(&self.table.stripes[self.table.index(hash)]).state.restore(nf, saved, hash, 0)
+    fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64, now: Nanos) -> bool {
+        lock(&self.table.stripes[self.table.index(hash)]).state.restore(nf, saved, hash, 0, now)
+    }
+
+    fn saved_shared(&self, nf: &N, now: Nanos) -> Vec<u64> {
+        // If packet sets share state, there is only one stripe.
+        self.table.stripes.first().map_or_else(Vec::new, |stripe| lock(stripe).state.saved_shared(nf, now))
+    }
+
+    fn restore_shared(&self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        self.table.stripes.iter().all(|stripe| lock(stripe).state.restore_shared(nf, words, now))
     }
 
     fn alive(&self, _: &N, now: Nanos) -> usize {
@@ -219,6 +228,14 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
             *latest = now.max(*latest);
             state.age(nf, *latest, last)
         })
+    }
+
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        Whole::saved(self, nf, now)
+    }
+
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {
+        Whole::restore(self, nf, saved, hash, now)
     }
 
     /// Zero: all cores share the stripes.

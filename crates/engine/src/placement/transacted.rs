@@ -10,8 +10,8 @@ use flow::{EntryMut, Hint, Slot};
 use memory::Transactional;
 use memory::transactional::{Collision, CommitPosition, CoreHandle};
 use nf::{
-    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, PacketCounts, Report, Sizing, Speed,
-    Step, Verdict,
+    Context, Effects, Fingerprint, Flow, Function, Kept, Meta, NetworkFunction, Opened, PacketCounts, Report, Sizing,
+    Speed, Step, Verdict,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -20,7 +20,7 @@ use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER
 use crate::placement::owned::{Owned, OwnedTable, OwnedTables};
 use crate::placement::replay_order::ReplayOrder;
 use crate::placement::tables::Tables;
-use crate::placement::{BURST, FlowState, Lane, Placement, records_are_of_all};
+use crate::placement::{BURST, FlowState, Lane, Placement, SavedFlow, records_are_of_all};
 
 /// A core's handle on the shared state, and its shard of the flows.
 pub struct Transacted<N: Function> {
@@ -155,12 +155,41 @@ impl<N: Function> Transacted<N> {
         total: PacketCounts,
         now: Nanos,
     ) -> Option<Report> {
+        let counts = std::mem::replace(&mut self.transactor.counts, total);
+        let report = self.aside(now, |cx| nf.report(cx, flows));
+        self.transactor.counts = counts;
+        report
+    }
+
+    /// Runs a transaction that is neither recorded nor counted. Other cores must be idle.
+    fn aside<T>(
+        &mut self,
+        now: Nanos,
+        body: impl for<'a> FnMut(&mut Context<'a, N, Transactional>) -> Step<T, Transactional>,
+    ) -> T {
         let Self { common, transactor, .. } = self;
         let (order, tally) = (std::mem::replace(&mut transactor.order, Order::Any), transactor.tally.clone());
-        let counts = std::mem::replace(&mut transactor.counts, total);
-        let report = transactor.transact(common, now, Seq(0), &[], |cx| nf.report(cx, flows));
-        (transactor.order, transactor.tally, transactor.counts) = (order, tally, counts);
-        report
+        let outcome = transactor.transact(common, now, Seq(0), &[], body);
+        (transactor.order, transactor.tally) = (order, tally);
+        outcome
+    }
+
+    /// What packet sets share at `now`, as words. Other cores must be idle.
+    pub(crate) fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64> {
+        self.aside(now, |cx| {
+            let mut words = Vec::new();
+            nf.keep(cx.shared, &mut cx.tx, &mut Kept::writing(&mut words, now))?;
+            Ok(words)
+        })
+    }
+
+    /// Reads what packet sets share, for all cores. False if the words make no sense.
+    pub(crate) fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        self.aside(now, |cx| {
+            let mut kept = Kept::reading(words, now);
+            nf.keep(cx.shared, &mut cx.tx, &mut kept)?;
+            Ok(kept.is_whole())
+        })
     }
 
     /// Iterates over the flows of this shard that are alive at `now`, in no particular order.
@@ -307,6 +336,18 @@ impl<N: Function> Placement<N> for Transacted<N> {
         let Self { tables: OwnedTables { v4, v6, ledger }, common, transactor, .. } = self;
         Stepping { nf, flows: v4, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
             || Stepping { nf, flows: v6, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
+    }
+
+    fn saved(&self, _: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.tables.saved(now, self.seed)
+    }
+
+    fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {
+        let is_kept = self.tables.restore(saved, hash, now);
+        if !is_kept {
+            self.aside(now, |cx| nf.expire(cx, &saved.flow));
+        }
+        is_kept
     }
 
     fn flow_counters(&self) -> FlowCounters {

@@ -141,11 +141,17 @@ pub trait Inspect<N: NetworkFunction> {
         self.each_flow(now).count()
     }
 
-    /// The flows alive at `now`, to be saved. Empty for functions whose packet sets share state.
+    /// The flows alive at `now`, to be saved.
     fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
 
-    /// Puts in flows of an earlier run, before the first packet. They count as opened. Returns how many found room.
-    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize;
+    /// Puts in flows of an earlier run as of `now`, before the first packet. They count as opened. Returns how many found room.
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize;
+
+    /// What packet sets share at `now`, as words to be saved, for functions that [keep it](NetworkFunction::KEEPS).
+    fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64>;
+
+    /// Reads what packet sets shared at `now` in an earlier run, before the first packet and before flows. False if the words make no sense.
+    fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool;
 
     /// The number of table entries, each once: flows alive, and expired flows that were not reclaimed yet.
     fn entries(&self) -> usize;
@@ -199,6 +205,9 @@ trait InParts: Sized {
 
     /// All tables of this core, replicas included.
     fn tables(&self) -> impl Iterator<Item = &Private<Self::Nf>>;
+
+    /// The same, to be changed.
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut Private<Self::Nf>>;
 }
 
 impl<N: NetworkFunction> InParts for Private<N> {
@@ -217,6 +226,10 @@ impl<N: NetworkFunction> InParts for Private<N> {
     fn tables(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self)
     }
+
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut Self> {
+        std::iter::once(self)
+    }
 }
 
 impl<N: NetworkFunction> InParts for Sharded<N> {
@@ -230,6 +243,10 @@ impl<N: NetworkFunction> InParts for Sharded<N> {
     fn tables(&self) -> impl Iterator<Item = &Private<N>> {
         self.shards().chain(self.replica())
     }
+
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut Private<N>> {
+        self.all_mut()
+    }
 }
 
 impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for EngineInstance<N, P> {
@@ -237,8 +254,18 @@ impl<N: NetworkFunction, P: InParts<Nf = N> + Placement<N>> Inspect<N> for Engin
         P::parts(self).flat_map(|part| part.saved(nf, now)).collect()
     }
 
-    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
-        self.restore_each(nf, flows)
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize {
+        self.restore_each(nf, flows, now)
+    }
+
+    /// Where packet sets share state there is one part, or one replica of each core.
+    fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64> {
+        P::parts(self).next().map_or_else(Vec::new, |part| part.saved_shared(nf, now))
+    }
+
+    fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        let places = self.workers.iter_mut().map(Worker::place_mut);
+        places.flat_map(P::tables_mut).all(|table| table.restore_shared(nf, words, now))
     }
 
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
@@ -295,8 +322,16 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
         self.workers[0].place().saved(nf, now)
     }
 
-    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
-        self.restore_each(nf, flows)
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize {
+        self.restore_each(nf, flows, now)
+    }
+
+    fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64> {
+        self.workers[0].place().whole().saved_shared(nf, now)
+    }
+
+    fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        self.workers[0].place().whole().restore_shared(nf, words, now)
     }
 
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
@@ -341,13 +376,20 @@ impl<N: NetworkFunction> Inspect<N> for SharedInstance<N> {
 }
 
 impl<N: Function> Inspect<N> for TransactedInstance<N> {
-    /// Only functions whose packet sets share state are here.
-    fn saved(&self, _: &N, _: Nanos) -> Vec<SavedFlow<N>> {
-        Vec::new()
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.workers.iter().flat_map(|worker| worker.place().saved(nf, now)).collect()
     }
 
-    fn restore(&mut self, _: &N, _: &[SavedFlow<N>]) -> usize {
-        0
+    fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize {
+        self.restore_each(nf, flows, now)
+    }
+
+    fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64> {
+        self.workers[0].place_mut().saved_shared(nf, now)
+    }
+
+    fn restore_shared(&mut self, nf: &N, words: &[u64], now: Nanos) -> bool {
+        self.workers[0].place_mut().restore_shared(nf, words, now)
     }
 
     fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
@@ -414,21 +456,21 @@ impl<N: Function> TransactedInstance<N> {
 
 impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
     /// Puts each flow where its packets will come: at one core, at all of them as replicas, or in the table that all share.
-    fn restore_each(&mut self, nf: &N, flows: &[SavedFlow<N>]) -> usize {
+    fn restore_each(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize {
         let seed = self.workers.first().map_or(0, |worker| worker.place().seed());
         let mut kept = 0;
         for saved in flows {
             let hash = hash_of::<N>(&saved.key, seed);
             let is_kept = match self.dispatcher.place_of(&saved.key) {
-                (Some(core), bucket) => self.workers[core].place_mut().restore(nf, saved, hash, bucket),
+                (Some(core), bucket) => self.workers[core].place_mut().restore(nf, saved, hash, bucket, now),
                 (None, _) if self.kind == EngineKind::Scr => {
                     let replicas = self.workers.iter_mut();
                     // All replicas have the same flows, and so the same room.
                     replicas
-                        .map(|worker| worker.place_mut().restore(nf, saved, hash, 0))
+                        .map(|worker| worker.place_mut().restore(nf, saved, hash, 0, now))
                         .fold(true, |all, one| all & one)
                 }
-                (None, _) => self.workers[0].place_mut().restore(nf, saved, hash, 0),
+                (None, _) => self.workers[0].place_mut().restore(nf, saved, hash, 0, now),
             };
             kept += usize::from(is_kept);
         }

@@ -33,7 +33,7 @@ use self::instance::{
 pub use self::mail::Mail;
 pub use self::memory::{MemoryMax, memory_max};
 pub use self::pipeline::{Piped, run_pipeline};
-pub use self::running::{Running, start, start_from};
+pub use self::running::{Beginning, Running, start, start_from};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
 pub use self::succession::Look;
@@ -113,10 +113,24 @@ pub fn run<N: Function>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
-    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores), &[])
+    run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores), Restored::default())
 }
 
-/// The same, for a run that answers questions by `mail` and begins with these flows.
+/// What a run begins with of an earlier one.
+struct Restored<N: NetworkFunction> {
+    flows: Vec<SavedFlow<N>>,
+    shared: Option<Vec<u64>>,
+    time: Nanos,
+    successor: Option<Arc<N>>,
+}
+
+impl<N: NetworkFunction> Default for Restored<N> {
+    fn default() -> Self {
+        Self { flows: Vec::new(), shared: None, time: Nanos(0), successor: None }
+    }
+}
+
+/// The same, for a run that answers questions by `mail` and begins with this state.
 #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
 fn run_with_mail<N: Function>(
     nf: Arc<N>,
@@ -126,7 +140,7 @@ fn run_with_mail<N: Function>(
     port: &mut dyn Port,
     control: &Control,
     mail: &Mail<N>,
-    flows: &[SavedFlow<N>],
+    restored: Restored<N>,
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
@@ -138,26 +152,28 @@ fn run_with_mail<N: Function>(
     }
     match kind {
         EngineKind::Transactional if options.sharing(&*nf).is_any() => {
-            drive_from(&mut transacted_instance(nf, cores, options), flows, options, port, control, mail)
+            drive_from(&mut transacted_instance(nf, cores, options), restored, options, port, control, mail)
         }
         EngineKind::Sequential
         | EngineKind::Rss
         | EngineKind::Transactional
         | EngineKind::Scr
         | EngineKind::Pipeline => {
-            drive_from(&mut private_instance(kind, nf, cores, options), flows, options, port, control, mail)
+            drive_from(&mut private_instance(kind, nf, cores, options), restored, options, port, control, mail)
         }
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-            drive_from(&mut sharded_instance(kind, nf, cores, options), flows, options, port, control, mail)
+            drive_from(&mut sharded_instance(kind, nf, cores, options), restored, options, port, control, mail)
         }
-        EngineKind::Shared => drive_from(&mut shared_instance(nf, cores, options), flows, options, port, control, mail),
+        EngineKind::Shared => {
+            drive_from(&mut shared_instance(nf, cores, options), restored, options, port, control, mail)
+        }
     }
 }
 
-/// Drives an instance that begins with these flows.
+/// Drives an instance that begins with this state.
 fn drive_from<N: NetworkFunction, P: Placement<N>>(
     instance: &mut EngineInstance<N, P>,
-    flows: &[SavedFlow<N>],
+    restored: Restored<N>,
     options: &Options,
     port: &mut dyn Port,
     control: &Control,
@@ -167,7 +183,12 @@ where
     EngineInstance<N, P>: Inspect<N>,
 {
     let nf = Arc::clone(&instance.nf);
-    instance.restore(&nf, flows);
+    let Restored { flows, shared, time, successor } = restored;
+    if shared.is_some_and(|words| !instance.restore_shared(&nf, &words, time)) {
+        return Err(EngineError::Refused("what packet sets shared in the earlier run makes no sense".into()));
+    }
+    instance.restore(&nf, &flows, time);
+    successor.into_iter().for_each(|nf| instance.succeed(nf));
     drive(instance, options, port, control, mail)
 }
 

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use nf::Function;
+use nf::{Function, NetworkFunction};
 use packet::{Nanos, Seq};
 use port::Port;
 
@@ -12,7 +12,7 @@ use super::handle::{Control, CoreProgress};
 use super::instance::Inspect;
 use super::mail::Mail;
 use super::succession::Look;
-use super::{Outcome, run_with_mail};
+use super::{Outcome, Restored, run_with_mail};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::Options;
@@ -45,11 +45,14 @@ pub fn start<'scope, N: Function>(
     port: &'scope mut (dyn Port + Send),
     control: &Control,
 ) -> Running<'scope, N> {
-    start_from(scope, nf, kind, cores, options, port, control, Vec::new(), None)
+    let mail = Mail::new(cores);
+    start_with(scope, Arc::clone(&nf), nf, kind, cores, options, port, control, mail, Restored::default())
 }
 
-/// The same, for a run that begins with flows of an earlier one, of a function whose packet sets share nothing. They count as opened.
-/// `at_end` looks at the state that the run leaves behind, unless it fails.
+/// The same, for a run that goes on where an earlier one has ended.
+///
+/// # Errors
+/// [`EngineError::Refused`] if the successor can't take over.
 #[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
 pub fn start_from<'scope, N: Function>(
     scope: &'scope Scope<'scope, '_>,
@@ -59,19 +62,82 @@ pub fn start_from<'scope, N: Function>(
     options: Options,
     port: &'scope mut (dyn Port + Send),
     control: &Control,
-    flows: Vec<SavedFlow<N>>,
-    at_end: Option<Look<N>>,
-) -> Running<'scope, N> {
-    let (control, mail) = (control.clone(), Mail::new(cores));
+    beginning: Beginning<N>,
+) -> Result<Running<'scope, N>, EngineError> {
+    let Beginning { flows, shared, time, successor, at_end } = beginning;
+    let mail = Mail::new(cores);
     at_end.into_iter().for_each(|look| mail.succession.look_at_end(look));
-    let (held, asked, first) = (control.clone(), mail.clone(), Arc::clone(&nf));
     let shares = options.sharing(&*nf).is_any();
+    let successor = successor.map(|new| taking_over(new, &nf, (kind, cores), &options, shares)).transpose();
+    let successor = successor.map_err(EngineError::Refused)?.map(Arc::new);
+    let current = successor.as_ref().map_or_else(|| Arc::clone(&nf), Arc::clone);
+    let restored = Restored { flows, shared, time, successor };
+    Ok(start_with(scope, nf, current, kind, cores, options, port, control, mail, restored))
+}
+
+/// What a run begins with beside its function, and what looks at its end.
+pub struct Beginning<N: NetworkFunction> {
+    /// Flows of an earlier run. They count as opened.
+    pub flows: Vec<SavedFlow<N>>,
+    /// What packet sets shared in it, in words of [`Inspect::saved_shared`]; `None` to begin with nothing.
+    pub shared: Option<Vec<u64>>,
+    /// The time of that state.
+    pub time: Nanos,
+    /// A function of another configuration, which takes over before the first packet, as by [`Running::reload`].
+    pub successor: Option<N>,
+    /// Looks at the state that the run leaves behind, unless it fails.
+    pub at_end: Option<Look<N>>,
+}
+
+/// Starts `nf`, which `current` takes over from if it is another.
+#[expect(clippy::too_many_arguments, reason = "each is what a run is made of")]
+fn start_with<'scope, N: Function>(
+    scope: &'scope Scope<'scope, '_>,
+    nf: Arc<N>,
+    current: Arc<N>,
+    kind: EngineKind,
+    cores: usize,
+    options: Options,
+    port: &'scope mut (dyn Port + Send),
+    control: &Control,
+    mail: Mail<N>,
+    restored: Restored<N>,
+) -> Running<'scope, N> {
+    let (control, shares) = (control.clone(), options.sharing(&*nf).is_any());
+    let (held, asked) = (control.clone(), mail.clone());
     let thread = scope.spawn(move || {
-        let outcome = run_with_mail(first, kind, cores, &options, port, &held, &asked, &flows);
+        let outcome = run_with_mail(nf, kind, cores, &options, port, &held, &asked, restored);
         asked.close_all();
         outcome
     });
-    Running { kind, cores, options, shares, nf: Mutex::new(nf), control, mail, thread }
+    Running { kind, cores, options, shares, nf: Mutex::new(current), control, mail, thread }
+}
+
+/// Returns `nf` ready to take over from `current`, if function and engine can go on with it.
+fn taking_over<N: NetworkFunction>(
+    nf: N,
+    current: &N,
+    (kind, cores): (EngineKind, usize),
+    options: &Options,
+    shares: bool,
+) -> Result<N, String> {
+    let nf = nf.succeed(current)?;
+    let sharing = nf.description().sharing;
+    kind.accepts(&nf.description(), cores)?;
+    options.tables.accepts(&nf)?;
+    match sharing.what() {
+        _ if options.link.is_some() => Err("no configuration can take over in a run whose link loses packets".into()),
+        _ if nf.packet_set() != current.packet_set() => {
+            Err("a configuration with other packet sets can't take over from the one before".into())
+        }
+        _ if options.sizing(&nf) != options.sizing(current) => {
+            Err("a configuration with tables for another number of flows can't take over from the one before".into())
+        }
+        Some(what) if !shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => Err(format!(
+            "with this configuration packet sets share {what}, which they didn't when {kind} began, so it can't take over"
+        )),
+        Some(_) | None => Ok(nf),
+    }
 }
 
 impl<N: Function> Running<'_, N> {
@@ -121,37 +187,14 @@ impl<N: Function> Running<'_, N> {
     /// [`EngineError::Refused`] if the configuration can't take over; then the old one stays.
     pub fn reload(&self, nf: N) -> Result<Option<Seq>, EngineError> {
         let mut current = self.nf.lock().unwrap_or_else(PoisonError::into_inner);
-        let nf = nf.succeed(&current).and_then(|nf| self.takes(&current, nf)).map_err(EngineError::Refused)?;
+        let Self { kind, cores, options, shares, .. } = self;
+        let nf = taking_over(nf, &current, (*kind, *cores), options, *shares).map_err(EngineError::Refused)?;
         let nf = Arc::new(nf);
         let first = self.mail.succession.succeed(Arc::clone(&nf));
         if first.is_some() {
             *current = nf;
         }
         Ok(first)
-    }
-
-    /// Checks that the engine can go on with `nf`, which succeeds `current`.
-    fn takes(&self, current: &N, nf: N) -> Result<N, String> {
-        let Self { kind, cores, options, .. } = self;
-        let sharing = nf.description().sharing;
-        kind.accepts(&nf.description(), *cores)?;
-        options.tables.accepts(&nf)?;
-        let needs = "so it can't take over while packets flow";
-        match sharing.what() {
-            _ if options.link.is_some() => Err(format!("the run has a link that loses packets, {needs}")),
-            _ if nf.packet_set() != current.packet_set() => {
-                Err(format!("the configuration has other packet sets than the running one, {needs}"))
-            }
-            _ if options.sizing(&nf) != options.sizing(current) => {
-                Err(format!("the configuration has tables for another number of flows than the running one, {needs}"))
-            }
-            Some(what) if !self.shares && matches!(kind, EngineKind::Shared | EngineKind::Transactional) => {
-                Err(format!(
-                    "with this configuration packet sets share {what}, which they didn't when {kind} began, {needs}"
-                ))
-            }
-            Some(_) | None => Ok(nf),
-        }
     }
 
     /// Ends the run: packets received before are finished, and no more are taken.

@@ -90,6 +90,12 @@ pub(super) struct Service {
     pub(super) backends: Vec<Address>,
 }
 
+impl Service {
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = Endpoint> + '_ {
+        self.backends.iter().map(|address| address.0)
+    }
+}
+
 /// The transport protocol of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

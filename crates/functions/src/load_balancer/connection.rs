@@ -140,7 +140,46 @@ pub struct Connection {
     pub(super) since: Nanos,
 }
 
-impl Flow for Connection {}
+impl Flow for Connection {
+    nf::in_words!();
+}
+
+packet::words! {
+    Connection: [13], connection => {
+        let Connection { tracked, backend, name, attempt, asked, client, direct, packets, since } = connection;
+        let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let mut words = [0; 13];
+        words[..8].copy_from_slice(&tracked.to_words());
+        words[8..12].copy_from_slice(&[
+            u64::from(backend) << 16 | (name as u64) << 8 | attempt as u64,
+            two(asked[0], asked[1]),
+            two(client, direct),
+            two(packets[0], packets[1]),
+        ]);
+        words[12] = since.0;
+        words
+    }, words => {
+        let mut tracked = [0; 8];
+        tracked.copy_from_slice(&words[..8]);
+        let two = |word: u64| [(word >> 32) as u32, word as u32];
+        let [client, direct] = two(words[10]);
+        Self {
+            tracked: tracking::Connection::from_words(tracked),
+            backend: (words[8] >> 16) as u16,
+            name: if words[8] >> 8 & 0xff == 0 { Name::Service } else { Name::Direct },
+            attempt: match words[8] & 0xff {
+                0 => Attempt::None,
+                1 => Attempt::Waiting,
+                _ => Attempt::Missed,
+            },
+            asked: two(words[9]),
+            client,
+            direct,
+            packets: two(words[11]),
+            since: Nanos(words[12]),
+        }
+    };
+}
 
 /// The address that a client uses for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

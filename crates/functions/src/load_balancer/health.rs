@@ -1,22 +1,25 @@
 //! Passive health of the backends, from the packets that pass.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use memory::{Distributed, Memory, Portion, Vector};
-use nf::{Context, Fingerprint, Step};
+use nf::{Context, Fingerprint, Kept, Step};
 use packet::{FiveTuple, Nanos, protocol};
 
 use super::LoadBalancer;
 use super::connection::{Attempt, Connection, Name};
 
-/// The shared state: health and totals of all backends.
-pub struct Backends<M: Memory> {
-    /// Health of each backend.
-    pub(super) health: M::Vector<Health>,
-    /// The unanswered attempts of each backend in a row, except the last one that counts: an attempt that the client repeats counts once.
-    pub(super) row: M::Vector<u64>,
-    /// Totals of each backend's ended connections.
-    pub(super) ended: Box<[M::Distributed<Totals>]>,
+/// The shared state: health and totals of all backends, by number.
+pub struct Backends<M: Memory>(pub(super) Vec<Watched<M>>);
+
+/// What is known of a backend. Each has memory of its own, which goes on when others are added.
+pub(super) struct Watched<M: Memory> {
+    /// One element.
+    health: M::Vector<Health>,
+    /// The unanswered attempts in a row, except the last one that counts: an attempt that the client repeats counts once.
+    row: M::Vector<u64>,
+    /// Totals of the backend's ended connections.
+    pub(super) ended: M::Distributed<Totals>,
 }
 
 /// Number of connections and their packets.
@@ -59,33 +62,50 @@ packet::words! {
         words => Self { connections: words[0], packets: [words[1], words[2]] };
 }
 
-impl<M: Memory> Backends<M> {
-    pub(super) fn new(memory: &M, backends: usize, down_after: usize) -> Self {
+impl<M: Memory> Watched<M> {
+    /// What is known of a backend at first. `attempts` is the length of its row.
+    pub(super) fn new(memory: &M, attempts: usize) -> Self {
         Self {
-            health: memory.vector(backends, Health::default()),
-            row: memory.vector(backends * down_after.saturating_sub(1), 0),
-            ended: (0..backends).map(|_| memory.distributed(Totals::default(), Nanos(0))).collect(),
+            health: memory.vector(1, Health::default()),
+            row: memory.vector(attempts, 0),
+            ended: memory.distributed(Totals::default(), Nanos(0)),
         }
     }
 
+    /// Forgets the health.
+    pub(super) fn judge_anew(&mut self, memory: &M, attempts: usize) {
+        let Self { health, row, .. } = Self::new(memory, attempts);
+        (self.health, self.row) = (health, row);
+    }
+
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        kept.vector::<M, _>(tx, &self.health)?;
+        kept.vector::<M, _>(tx, &self.row)?;
+        kept.distributed::<M, _>(tx, &self.ended)
+    }
+
+    fn health<'a>(&'a self, tx: &mut M::Tx<'a>) -> Step<Health, M> {
+        self.health.read(tx, 0)
+    }
+
+    fn set_health<'a>(&'a self, tx: &mut M::Tx<'a>, health: Health) -> Step<(), M> {
+        self.health.write(tx, 0, health)
+    }
+}
+
+impl<M: Memory> Backends<M> {
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
-        for backend in 0..self.health.len() {
-            let Health { failures, until } = self.health.read(tx, backend)?;
+        for backend in &self.0 {
+            let Health { failures, until } = backend.health(tx)?;
             fingerprint.add(failures.into());
             fingerprint.add(until.0);
-            for attempt in self.places(backend).take(failures as usize) {
-                fingerprint.add(self.row.read(tx, attempt)?);
+            for attempt in (0..backend.row.len()).take(failures as usize) {
+                fingerprint.add(backend.row.read(tx, attempt)?);
             }
-            let Totals { connections, packets: [to, from] } = self.ended[backend].read(tx, Nanos::NEVER)?;
+            let Totals { connections, packets: [to, from] } = backend.ended.read(tx, Nanos::NEVER)?;
             [connections, to, from].into_iter().for_each(|total| fingerprint.add(total));
         }
         Ok(())
-    }
-
-    /// The range of a backend's attempts in `row`.
-    fn places(&self, backend: usize) -> core::ops::Range<usize> {
-        let len = self.row.len() / self.health.len();
-        backend * len..(backend + 1) * len
     }
 }
 
@@ -99,16 +119,21 @@ impl LoadBalancer {
         self.config.fields.down_after.get()
     }
 
+    /// The length of a backend's row.
+    pub(super) const fn attempts(&self) -> usize {
+        self.down_after().saturating_sub(1) as usize
+    }
+
     /// Returns true if a backend is not down.
     pub(super) fn is_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
-        let health = cx.shared.health.read(&mut cx.tx, backend)?;
+        let health = cx.shared.0[backend].health(&mut cx.tx)?;
         Ok(u64::from(health.failures) < self.down_after())
     }
 
     /// Returns true if a backend takes a connection. A backend that is down takes one SYN each `retry_after`.
     pub(super) fn takes<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize, asks: bool) -> Step<bool, M> {
-        let (healths, now) = (&cx.shared.health, cx.now());
-        let health = healths.read(&mut cx.tx, backend)?;
+        let (watched, now) = (&cx.shared.0[backend], cx.now());
+        let health = watched.health(&mut cx.tx)?;
         if u64::from(health.failures) < self.down_after() {
             return Ok(true);
         }
@@ -116,23 +141,23 @@ impl LoadBalancer {
             return Ok(false);
         }
         let until = now + self.config.fields.retry_after.nanos();
-        healths.write(&mut cx.tx, backend, Health { until, ..health })?;
+        watched.set_health(&mut cx.tx, Health { until, ..health })?;
         Ok(true)
     }
 
     /// Records that a backend has answered. Usually nothing changes, and nothing is written.
     pub(super) fn answered<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: u16) -> Step<(), M> {
-        let backend = usize::from(backend);
-        if cx.shared.health.read(&mut cx.tx, backend)? != Health::default() {
-            cx.shared.health.write(&mut cx.tx, backend, Health::default())?;
+        let watched = &cx.shared.0[usize::from(backend)];
+        if watched.health(&mut cx.tx)? != Health::default() {
+            watched.set_health(&mut cx.tx, Health::default())?;
         }
         Ok(())
     }
 
     /// Adds a connection through the service to the totals when it ends or is replaced. One without a packet had no room and doesn't count.
     pub(super) fn ended<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
-        match cx.shared.ended.get(usize::from(flow.backend)) {
-            Some(ended) if flow.name == Name::Service && flow.packets != [0; 2] => {
+        match cx.shared.0.get(usize::from(flow.backend)) {
+            Some(Watched { ended, .. }) if flow.name == Name::Service && flow.packets != [0; 2] => {
                 ended.update(&mut cx.tx, |totals| totals.add(flow))
             }
             Some(_) | None => Ok(()),
@@ -155,34 +180,35 @@ impl LoadBalancer {
     /// Records a failed attempt. It counts once, however often the client repeats it. The last backend of a service that is up stays up:
     /// the others have failed as well, and connections must go somewhere.
     pub(super) fn failed<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
-        let (backend, shared) = (usize::from(flow.backend), cx.shared);
+        let backend = usize::from(flow.backend);
+        let watched = &cx.shared.0[backend];
         let most = self.down_after() as u32;
-        let health = shared.health.read(&mut cx.tx, backend)?;
+        let health = watched.health(&mut cx.tx)?;
         let until = cx.now() + self.config.fields.retry_after.nanos();
         if health.failures >= most {
-            return shared.health.write(&mut cx.tx, backend, Health { until, ..health });
+            return watched.set_health(&mut cx.tx, Health { until, ..health });
         }
         let attempt = u64::from(flow.client) << 32 | u64::from(flow.asked[Name::Service as usize]);
-        let places = shared.places(backend);
-        for place in places.clone().take(health.failures as usize) {
-            if shared.row.read(&mut cx.tx, place)? == attempt {
+        for place in 0..health.failures as usize {
+            if watched.row.read(&mut cx.tx, place)? == attempt {
                 return Ok(());
             }
         }
         let failures = health.failures + 1;
         if failures == most {
             if self.is_another_up(cx, backend)? {
-                shared.health.write(&mut cx.tx, backend, Health { failures, until })?;
+                watched.set_health(&mut cx.tx, Health { failures, until })?;
             }
             return Ok(());
         }
-        shared.row.write(&mut cx.tx, places.start + health.failures as usize, attempt)?;
-        shared.health.write(&mut cx.tx, backend, Health { failures, until: Nanos(0) })
+        watched.row.write(&mut cx.tx, health.failures as usize, attempt)?;
+        watched.set_health(&mut cx.tx, Health { failures, until: Nanos(0) })
     }
 
     fn is_another_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
-        let Some(service) = self.services.get(usize::from(self.backends[backend].service)) else { return Ok(false) };
-        for other in service.first..service.first + service.count {
+        let service = self.backends[backend].service.and_then(|service| self.services.get(usize::from(service)));
+        for other in service.into_iter().flat_map(|service| &service.backends) {
+            let other = usize::from(*other);
             if other != backend && self.is_up(cx, other)? {
                 return Ok(true);
             }

@@ -74,6 +74,7 @@ impl LoadBalancer {
     ) -> Step<Verdict, M> {
         self.miss(cx, flow)?;
         match meta.kind {
+            PacketKind::Request if self.is_removed(flow.backend) => self.request_elsewhere(cx, flow, meta),
             PacketKind::Request if flow.name == Name::Service => self.request(cx, flow, meta),
             PacketKind::Request => self.request_beside(cx, flow, meta),
             PacketKind::Answer { backend } if backend == flow.backend => self.answer(cx, flow, meta),
@@ -146,6 +147,23 @@ impl LoadBalancer {
             self.follow(cx, flow, meta);
         }
         Ok(self.to_backend(backend))
+    }
+
+    /// Handles a packet to the service from a client whose backend was removed: it goes to another backend, as a new connection. That one
+    /// resets what it doesn't know, so that the client need not wait.
+    fn request_elsewhere<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Connection,
+        meta: &Passing,
+    ) -> Step<Verdict, M> {
+        let Some(service) = self.services.get(usize::from(meta.service)) else { return Ok(Verdict::FORWARD) };
+        let backend = self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?;
+        if !self.replace(cx, flow, meta, backend, Name::Service)? {
+            return Ok(self.to_backend(backend));
+        }
+        self.follow(cx, flow, meta);
+        Ok(self.of_connection(flow, Name::Service, meta))
     }
 
     /// Handles an answer of the connection's backend.
@@ -255,7 +273,7 @@ impl LoadBalancer {
         let Some(new) = self.begin(cx, meta, backend, name) else { return Ok(false) };
         self.ended(cx, flow)?;
         let mut direct = flow.direct;
-        if flow.name == Name::Direct && !flow.is_over() {
+        if flow.name == Name::Direct && !flow.is_over() && !self.is_removed(flow.backend) {
             direct |= bit(flow.backend);
         }
         *flow = Connection { direct: direct & !bit(backend), ..new };

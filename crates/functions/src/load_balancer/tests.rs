@@ -52,6 +52,14 @@ impl Bench {
         Self { balancer, shared, now, flows: BTreeMap::new(), effects: Effects::default() }
     }
 
+    /// Lets another configuration take over.
+    fn reload(&mut self, text: &str) {
+        let new = LoadBalancer::new(toml::from_str(text).expect("the test's own configuration"));
+        let new = new.succeed(&self.balancer).expect("it can take over");
+        new.adopt(&self.balancer, &mut self.shared, &Local::default());
+        self.balancer = new;
+    }
+
     fn cx(&self) -> Context<'_, LoadBalancer, Local> {
         Context::new(&self.shared, LocalTx::default(), self.now, Seq(0))
     }
@@ -512,4 +520,82 @@ fn records_have_one_form() {
     assert_eq!(Passing::read(&record), None);
     record[0] = kind & 3 | 1 << 2;
     assert_eq!(Passing::read(&record), None, "no datagram is of TCP");
+}
+
+/// The service with these backends, each a number of [`SERVICE`]'s, or 3 for another.
+fn service_with(backends: &[u16]) -> String {
+    let all = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:8080", "10.0.0.4:80"];
+    let some: Vec<&str> = backends.iter().map(|number| all[usize::from(*number)]).collect();
+    alloc::format!("[[services]]\naddress = \"192.0.2.1:80\"\nbackends = {some:?}\n")
+}
+
+#[test]
+fn connections_stay_with_their_backends_whatever_others_come_and_go() {
+    let mut bench = Bench::new("");
+    let before: Vec<u16> = (0..40).map(|number| bench.open(number)).collect();
+    bench.reload(&service_with(&[3, 2, 1]));
+    let mut moved = 0;
+    for (number, backend) in (0..40).zip(before) {
+        let now = bench.ask(number, ACK, 102, 501);
+        if backend == 0 {
+            // Its new backend doesn't know it, and says so to the client.
+            assert!(now != 0 && bench.answer(now, number, RST, 501, 0));
+            moved += 1;
+        } else {
+            assert_eq!(now, backend, "client {number}");
+            assert!(bench.answer(backend, number, ACK, 501, 103));
+        }
+    }
+    assert!(moved > 3, "{moved} connections were of the one that was removed");
+    assert!((100..140).any(|number| bench.open(number) == 3), "the new one gets connections");
+    let report = report_at(&bench.balancer, &[], &bench.shared, bench.now).expect("it has a report");
+    assert_eq!(report.rows[0][1].to_string(), "10.0.0.1:80 (removed)");
+    assert_eq!(report.rows[0][3].to_string(), moved.to_string(), "their connections still count");
+}
+
+#[test]
+fn a_backend_that_comes_back_is_the_same_one() {
+    let mut bench = Bench::new("");
+    let number = (0..40).find(|number| bench.open(*number) == 0).expect("one of them goes there");
+    bench.reload(&service_with(&[1, 2]));
+    bench.reload(&service_with(&[2, 3, 0]));
+    assert_eq!(bench.ask(number, ACK, 102, 501), 0, "no packet has come meanwhile");
+    assert!(bench.answer(0, number, ACK, 501, 103));
+}
+
+#[test]
+fn health_stays_unless_it_is_judged_by_other_rules() {
+    let mut bench = Bench::new("down_after = 2\nretry_after = 1000\n");
+    let mine = bench.clients_of(1);
+    assert_eq!((bench.fail(mine[0]), bench.fail(mine[1])), (1, 1));
+    assert_ne!(bench.ask(mine[2], SYN, 100, 0), 1, "it is down");
+    bench.reload(&("down_after = 2\nretry_after = 1000\n".to_string() + &service_with(&[0, 1, 2, 3])));
+    assert!((200..300).all(|number| bench.ask(number, SYN, 100, 0) != 1), "it is still down");
+    bench.reload(&("down_after = 3\n".to_string() + &service_with(&[0, 1, 2, 3])));
+    assert!((300..400).any(|number| bench.ask(number, SYN, 100, 0) == 1), "it is judged anew");
+}
+
+#[test]
+fn a_backend_that_comes_back_is_up() {
+    let mut bench = Bench::new("down_after = 2\nretry_after = 1000\n");
+    let mine = bench.clients_of(0);
+    assert_eq!((bench.fail(mine[0]), bench.fail(mine[1])), (0, 0));
+    assert_ne!(bench.ask(mine[2], SYN, 100, 0), 0, "it is down");
+    for backends in [&[1, 2][..], &[0, 1, 2]] {
+        bench.reload(&("down_after = 2\nretry_after = 1000\n".to_string() + &service_with(backends)));
+    }
+    assert_eq!(bench.ask(mine[3], SYN, 100, 0), 0);
+}
+
+#[test]
+fn a_service_may_go_with_its_connections() {
+    let mut bench = Bench::new("");
+    bench.open(1);
+    bench.reload("[[services]]\naddress = \"192.0.2.2:80\"\nbackends = [\"10.0.0.1:80\"]\n");
+    let ends = (client(1), service());
+    assert_eq!(bench.send(ends.0, ends.1, ACK, 102, 501), ends, "no service has this address");
+    // The backend of one service is another one for another.
+    assert_eq!(bench.balancer.backends.len(), 4);
+    bench.wait(901);
+    assert!(bench.flows.is_empty());
 }

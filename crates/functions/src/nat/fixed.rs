@@ -171,6 +171,11 @@ impl Fixed {
         self.hosts.iter().map(|host| host.external.to_bits())
     }
 
+    /// The forwarded ports of an external address.
+    pub(super) fn forwards_of(&self, address: u32) -> impl Iterator<Item = &Forward> {
+        self.forwards.iter().filter(move |forward| forward.external.address == address)
+    }
+
     /// Lists the mappings: protocol, inside endpoint, external endpoint.
     pub(super) fn each(&self) -> impl Iterator<Item = [String; 3]> + '_ {
         let hosts = self.hosts.iter().map(|host| ["any".into(), host.internal.to_string(), host.external.to_string()]);

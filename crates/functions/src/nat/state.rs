@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use memory::{Allocator, Map, Memory, Vector};
-use nf::{Fingerprint, RecordReader, RecordWriter, Step};
+use nf::{Fingerprint, Kept, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
 use super::Translation;
@@ -212,6 +212,11 @@ pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol)
     }
 }
 
+/// Builds the map key of a mapping's external endpoint.
+pub(super) fn external_key(external: Endpoint4, protocol: Protocol) -> FiveTuple4 {
+    key(Endpoint4::ANY, external, protocol)
+}
+
 /// Two endpoints, source first, and their protocol.
 pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
 
@@ -239,7 +244,7 @@ pub struct State<M: Memory> {
 }
 
 impl<M: Memory> State<M> {
-    pub(super) fn new(config: &Config, memory: &M) -> Self {
+    pub(super) fn new(config: &Config, is_successor: bool, memory: &M) -> Self {
         let settings = config.settings();
         let (mappings, sessions) = (config.mappings(), config.sessions());
         let nobody = Endpoint4::ANY;
@@ -253,7 +258,7 @@ impl<M: Memory> State<M> {
             phase: Phase::NONE,
         };
         Self {
-            ports: Ports::new(config, memory),
+            ports: Ports::new(config, is_successor, memory),
             mappings: memory.vector(mappings, mapping),
             mapping_pool: memory.allocator(mappings),
             by_internal: memory.map(mappings),
@@ -264,6 +269,47 @@ impl<M: Memory> State<M> {
             by_outside: memory.map(sessions),
             peers: (settings.filtering == Filtering::AddressDependent).then(|| memory.map(sessions)),
         }
+    }
+
+    /// Goes on with another configuration: mappings and sessions stay.
+    pub(super) fn adopt(&mut self, config: &Config, memory: &M) {
+        self.ports.adopt(config, memory);
+    }
+
+    /// Keeps mappings, sessions and pools. The maps follow from them.
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        self.ports.keep(tx, kept)?;
+        for number in kept.pool::<M>(tx, &self.mapping_pool)? {
+            let Some(mapping) = kept.element::<M, _>(tx, &self.mappings, number)? else { return Ok(()) };
+            let Mapping { internal, external, protocol, .. } = mapping;
+            if kept.reads() {
+                self.by_internal.insert(tx, key(internal, Endpoint4::ANY, protocol), number as u32)?;
+                self.by_external.insert(tx, external_key(external, protocol), number as u32)?;
+            }
+        }
+        for index in kept.pool::<M>(tx, &self.session_pool)? {
+            let Some(session) = kept.element::<M, _>(tx, &self.sessions, index)? else { return Ok(()) };
+            if kept.reads() {
+                if session.mapping as usize >= self.mappings.len() {
+                    kept.damage();
+                    return Ok(());
+                }
+                self.by_inside.insert(tx, session.inside_key(), index as u32)?;
+                self.by_outside.insert(tx, session.outside_key(), index as u32)?;
+                self.count_peer(tx, &session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a session of a remote address, if filtering is address-dependent.
+    fn count_peer<'a>(&'a self, tx: &mut M::Tx<'a>, session: &Session) -> Step<(), M> {
+        if let (Some(peers), Protocol::Tcp) = (&self.peers, session.protocol) {
+            let peer = peer(session.remote(), session.external());
+            let known = peers.get(tx, &peer)?.unwrap_or(0);
+            peers.insert(tx, peer, known + 1)?;
+        }
+        Ok(())
     }
 
     /// Clears at most [`RECLAIMED_A_PACKET`] expired sessions.
@@ -350,7 +396,7 @@ impl<M: Memory> State<M> {
         protocol: Protocol,
         external: Endpoint4,
     ) -> Step<Option<Endpoint4>, M> {
-        let Some(index) = self.by_external.get(tx, &key(Endpoint4::ANY, external, protocol))? else { return Ok(None) };
+        let Some(index) = self.by_external.get(tx, &external_key(external, protocol))? else { return Ok(None) };
         Ok(Some(self.mappings.read(tx, index as usize)?.internal))
     }
 
@@ -391,11 +437,7 @@ impl<M: Memory> State<M> {
         let fits = self.by_inside.insert(tx, entry.inside_key(), index as u32)?
             && self.by_outside.insert(tx, entry.outside_key(), index as u32)?;
         debug_assert!(fits, "the maps hold as many sessions as the pool");
-        if let (Some(peers), Protocol::Tcp) = (&self.peers, protocol) {
-            let peer = peer(remote, external);
-            let known = peers.get(tx, &peer)?.unwrap_or(0);
-            peers.insert(tx, peer, known + 1)?;
-        }
+        self.count_peer(tx, &entry)?;
         Ok(Ok(external))
     }
 
@@ -406,13 +448,13 @@ impl<M: Memory> State<M> {
         internal: Endpoint4,
     ) -> Step<Result<(u32, Mapping), Full>, M> {
         let Some(number) = self.mapping_pool.allocate(tx, Nanos::NEVER)? else { return Ok(Err(Full::Mappings)) };
-        let Some(external) = self.ports.take(tx, protocol, internal)? else {
+        let Some(external) = self.ports.take(tx, &self.by_external, protocol, internal)? else {
             self.mapping_pool.free(tx, number)?;
             return Ok(Err(Full::Ports));
         };
         let number = number as u32;
         let fits = self.by_internal.insert(tx, key(internal, Endpoint4::ANY, protocol), number)?
-            && self.by_external.insert(tx, key(Endpoint4::ANY, external, protocol), number)?;
+            && self.by_external.insert(tx, external_key(external, protocol), number)?;
         debug_assert!(fits, "the maps hold as many mappings as the pool");
         Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
     }
@@ -444,7 +486,7 @@ impl<M: Memory> State<M> {
         }
         let Mapping { internal, external, protocol, .. } = mapping;
         self.by_internal.remove(tx, &key(internal, Endpoint4::ANY, protocol))?;
-        self.by_external.remove(tx, &key(Endpoint4::ANY, external, protocol))?;
+        self.by_external.remove(tx, &external_key(external, protocol))?;
         self.ports.free(tx, protocol, external)?;
         self.mapping_pool.free(tx, number)
     }

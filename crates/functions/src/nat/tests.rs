@@ -33,6 +33,14 @@ impl Driver {
         Self { state: nat.shared(&Local::default()), nat, now: Nanos::from_secs(1_700_000_000), seq: Seq(0) }
     }
 
+    /// Lets another configuration take over.
+    fn reload(&mut self, config: &str) -> Result<(), String> {
+        let nat = Nat::new(toml::from_str(config).unwrap()).succeed(&self.nat)?;
+        nat.adopt(&self.nat, &mut self.state, &Local::default());
+        self.nat = nat;
+        Ok(())
+    }
+
     pub(super) fn wait(&mut self, secs: u64) {
         self.now = self.now + Nanos::from_secs(secs);
     }
@@ -692,4 +700,94 @@ fn mappings_are_listed_one_by_one() {
     nat.wait(300);
     let report = report_at(&nat.nat, &[], &nat.state, nat.now).unwrap();
     assert_eq!((&*report.title, report.rows.len()), ("mappings: 3", 3), "none is in use any more");
+}
+
+const SERVER: &str = "198.51.100.1:53";
+
+/// The external endpoint that a datagram from this inside endpoint gets.
+fn external_of(driver: &mut Driver, inside: &str) -> String {
+    driver.out(udp(at(inside), at(SERVER))).to_string()
+}
+
+#[test]
+fn mappings_stay_when_addresses_and_ports_change() {
+    let mut driver = Driver::new("external = [\"203.0.113.1\"]\nports = \"2000-2003\"\ntimeouts.udp = 100");
+    assert_eq!(external_of(&mut driver, "10.0.0.1:2000"), "203.0.113.1:2000");
+    driver.reload("external = [\"203.0.113.2\"]\nports = \"3000-3001\"\ntimeouts.udp = 100").unwrap();
+    // Both ways, and for new sessions of the mapping.
+    assert_eq!(external_of(&mut driver, "10.0.0.1:2000"), "203.0.113.1:2000");
+    assert_eq!(driver.back(udp(at(SERVER), at("203.0.113.1:2000"))).to_string(), "10.0.0.1:2000");
+    assert_eq!(external_of(&mut driver, "10.0.0.2:2000"), "203.0.113.2:3000");
+    // Where nothing is mapped, the address is one like others.
+    assert_eq!(driver.send(udp(at(SERVER), at("203.0.113.1:2001"))), Verdict::FORWARD);
+    let to_former = driver.send(udp(at("10.0.0.1:2000"), at("203.0.113.1:9")));
+    assert!(matches!(to_former, Verdict::Rewrite { port: PortId::ACROSS, .. }), "{to_former:?}");
+    // The mapping ends, and comes back with a port of now.
+    driver.wait(101);
+    assert_eq!(external_of(&mut driver, "10.0.0.2:2000"), "203.0.113.2:3000");
+    driver.wait(1);
+    assert_eq!(driver.send(udp(at(SERVER), at("203.0.113.1:2000"))), Verdict::FORWARD);
+    assert_eq!(external_of(&mut driver, "10.0.0.1:3001"), "203.0.113.2:3001");
+}
+
+#[test]
+fn a_port_that_an_older_mapping_has_is_not_given_twice() {
+    let mut driver = Driver::new("ports = \"2000-2003\"\ntimeouts.udp = 100");
+    assert_eq!(external_of(&mut driver, "10.0.0.1:2002"), "203.0.113.1:2002");
+    driver.reload("ports = \"2002-2005\"\ntimeouts.udp = 100").unwrap();
+    driver.wait(50);
+    assert_eq!(external_of(&mut driver, "10.0.0.2:2002"), "203.0.113.1:2004", "2002 is in use");
+    let refused = driver.send(udp(at("10.0.0.3:2002"), at(SERVER)));
+    assert_eq!(refused, Verdict::Drop(Nat::POOL_EXHAUSTED), "no other port is even");
+    // It comes into the new pool when the mapping ends.
+    driver.wait(51);
+    assert_eq!(external_of(&mut driver, "10.0.0.2:2002"), "203.0.113.1:2004");
+    assert_eq!(external_of(&mut driver, "10.0.0.3:2002"), "203.0.113.1:2002");
+    // And back: the pools of before are not those of now.
+    driver.reload("ports = \"2000-2003\"\ntimeouts.udp = 100").unwrap();
+    assert_eq!(external_of(&mut driver, "10.0.0.4:2002"), "203.0.113.1:2000");
+    let refused = driver.send(udp(at("10.0.0.5:2002"), at(SERVER)));
+    assert_eq!(refused, Verdict::Drop(Nat::POOL_EXHAUSTED));
+}
+
+#[test]
+fn sessions_go_before_fixed_mappings_that_come_later() {
+    let base = "ports = \"2000-2999\"\ntimeouts.udp = 100\nfiltering = \"address-dependent\"\n";
+    let forward = "forward = [{ external = \"203.0.113.1:2000\", internal = \"10.0.0.8:80\", protocol = \"udp\" }]\n\
+         static = [{ external = \"203.0.113.7\", internal = \"10.0.0.7\" }]";
+    let mut driver = Driver::new(base);
+    assert_eq!(external_of(&mut driver, "10.0.0.1:2000"), "203.0.113.1:2000");
+    assert_eq!(external_of(&mut driver, "10.0.0.7:2001"), "203.0.113.1:2001");
+    driver.reload(&(base.to_string() + forward)).unwrap();
+    assert_eq!(driver.back(udp(at(SERVER), at("203.0.113.1:2000"))).to_string(), "10.0.0.1:2000");
+    assert_eq!(external_of(&mut driver, "10.0.0.7:2001"), "203.0.113.1:2001");
+    // Others get what is fixed.
+    assert_eq!(driver.back(udp(at("198.51.100.2:53"), at("203.0.113.1:2000"))).to_string(), "10.0.0.8:80");
+    assert_eq!(external_of(&mut driver, "10.0.0.7:2003"), "203.0.113.7:2003");
+    driver.wait(101);
+    assert_eq!(driver.back(udp(at(SERVER), at("203.0.113.1:2000"))).to_string(), "10.0.0.8:80");
+    assert_eq!(external_of(&mut driver, "10.0.0.7:2001"), "203.0.113.7:2001");
+    assert_eq!(external_of(&mut driver, "10.0.0.1:2000"), "203.0.113.1:2002", "2000 is fixed");
+    // A port that is no longer fixed is one of the pool again.
+    driver.reload(base).unwrap();
+    assert_eq!(external_of(&mut driver, "10.0.0.2:2000"), "203.0.113.1:2000");
+}
+
+#[test]
+fn what_sessions_are_found_by_cannot_change() {
+    let mut driver = Driver::new("mappings = 8\nsessions = 8");
+    for (config, why) in [
+        ("mappings = 8\nsessions = 8\nfiltering = \"address-dependent\"", "`filtering`"),
+        ("mappings = 9\nsessions = 8", "keep their sizes"),
+        ("mappings = 8\nsessions = 8\npool.overprovision = 1", "keep their sizes"),
+    ] {
+        let refused = driver.reload(config).unwrap_err();
+        assert!(refused.contains(why), "{config}: {refused}");
+    }
+    // 203.0.113.1 and four times 256 addresses would be too many.
+    for round in 0..6 {
+        let all = std::format!("mappings = 8\nsessions = 8\nexternal = [\"100.64.{round}.0/24\"]");
+        let outcome = driver.reload(&all);
+        assert_eq!(outcome.is_err(), round >= 4, "{round}: {outcome:?}");
+    }
 }

@@ -42,6 +42,19 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Verdict, M> {
+        let mut renewed;
+        let mut meta = meta;
+        if !self.former.is_empty() && self.is_free_of_mappings(state, tx, meta)? {
+            match meta.translation {
+                Translation::Inward => return Ok(Verdict::FORWARD),
+                Translation::Hairpin => {
+                    renewed = *meta;
+                    renewed.translation = Translation::Outward;
+                    meta = &renewed;
+                }
+                Translation::Outward | Translation::Within => {}
+            }
+        }
         let passage = match (meta.content, meta.translation) {
             (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
             (_, Translation::Outward) => {
@@ -69,6 +82,21 @@ impl Nat {
         })
     }
 
+    /// Returns true if a packet goes to an address that was external, and to an endpoint of it that nothing is mapped to.
+    #[inline(never)]
+    fn is_free_of_mappings<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        meta: &Meta,
+    ) -> Step<bool, M> {
+        let is_former = self.former.binary_search(&meta.destination.address).is_ok();
+        if !is_former || matches!(meta.content, Content::Error { .. }) {
+            return Ok(false);
+        }
+        Ok(state.mapping_to(tx, meta.content.protocol(), meta.destination)?.is_none())
+    }
+
     /// Handles a packet from inside. Returns its external endpoint.
     #[inline(always)]
     fn outward<'a, M: Memory>(
@@ -79,7 +107,8 @@ impl Nat {
         meta: &Meta,
     ) -> Step<Passage<Endpoint4>, M> {
         let protocol = meta.content.protocol();
-        if let Some(external) = self.config.fixed().external_of(protocol, meta.source) {
+        let fixed = self.config.fixed().external_of(protocol, meta.source);
+        if let (Some(external), false) = (fixed, self.sessions_first) {
             return Ok(Ok(external));
         }
         let between = (meta.source, self.scope(protocol, meta.destination), protocol);
@@ -89,6 +118,9 @@ impl Nat {
         {
             self.use_session(state, tx, now, found, Side::Inside, meta.content)?;
             return Ok(Ok(found.external()));
+        }
+        if let Some(external) = fixed {
+            return Ok(Ok(external));
         }
         match self.opening_from_inside(meta.content) {
             Ok(phase) => self.open(state, tx, now, found, between, phase),
@@ -107,17 +139,19 @@ impl Nat {
         remote: Endpoint4,
     ) -> Step<Passage<Endpoint4>, M> {
         let protocol = meta.content.protocol();
-        if let Some(internal) = self.config.fixed().internal_of(protocol, meta.destination) {
+        let fixed = self.config.fixed().internal_of(protocol, meta.destination);
+        if let (Some(internal), false) = (fixed, self.sessions_first) {
             return Ok(Ok(internal));
         }
         let remote = self.scope(protocol, remote);
         let found = state.inbound(tx, now, (remote, meta.destination, protocol))?;
-        match found {
-            Some(found) if found.alive => {
+        match (found, fixed) {
+            (Some(found), _) if found.alive => {
                 self.use_session(state, tx, now, found, Side::Outside, meta.content)?;
                 Ok(Ok(found.internal()))
             }
-            Some(_) | None => self.unsolicited(state, tx, now, meta, remote, found),
+            (_, Some(internal)) => Ok(Ok(internal)),
+            (found, None) => self.unsolicited(state, tx, now, meta, remote, found),
         }
     }
 
@@ -213,36 +247,47 @@ impl Nat {
         if source.address != meta.destination.address {
             return Ok(Err(Self::ICMP_NO_FLOW));
         }
-        let fixed = self.config.fixed();
         let mut ends = Ends { src: None, dst: None };
         if meta.translation == Translation::Within {
             let between = (source, self.scope(protocol, destination), protocol);
-            let is_known = fixed.external_of(protocol, source).is_some()
-                || state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
+            let is_known = self.external_of(state, tx, now, between)?.is_some();
             return Ok(if is_known { Ok(ends) } else { Err(Self::PRIVATE_DESTINATION) });
         }
         let mut remote = destination;
         if meta.translation != Translation::Inward {
             let between = (destination, self.scope(protocol, source), protocol);
             // A hairpinned packet went to the other host's external endpoint, seen from the mapping that it left by.
-            remote = match fixed.external_of(protocol, destination) {
-                Some(external) => external,
-                None => match state.outbound(tx, now, between)? {
-                    Some(found) if found.alive => found.external(),
-                    Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
-                },
-            };
+            let Some(external) = self.external_of(state, tx, now, between)? else { return Ok(Err(Self::ICMP_NO_FLOW)) };
+            remote = external;
             ends.src = Some(remote);
         }
         if meta.translation != Translation::Outward {
             let between = (self.scope(protocol, remote), source, protocol);
-            ends.dst = match (fixed.internal_of(protocol, source), state.inbound(tx, now, between)?) {
-                (Some(internal), _) => Some(internal),
-                (None, Some(found)) if found.alive => Some(found.internal()),
-                (None, Some(_) | None) => return Ok(Err(Self::ICMP_NO_FLOW)),
-            };
+            let fixed = self.config.fixed().internal_of(protocol, source);
+            let found = state.inbound(tx, now, between)?.filter(|found| found.alive).map(|found| found.internal());
+            ends.dst = if self.sessions_first { found.or(fixed) } else { fixed.or(found) };
+            if ends.dst.is_none() {
+                return Ok(Err(Self::ICMP_NO_FLOW));
+            }
         }
         Ok(Ok(ends))
+    }
+
+    /// Returns the external endpoint of what an inside endpoint sends to a remote one, as far as there is one already.
+    fn external_of<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        between: Between,
+    ) -> Step<Option<Endpoint4>, M> {
+        let (internal, _, protocol) = between;
+        let fixed = self.config.fixed().external_of(protocol, internal);
+        if let (Some(external), false) = (fixed, self.sessions_first) {
+            return Ok(Some(external));
+        }
+        let found = state.outbound(tx, now, between)?.filter(|found| found.alive);
+        Ok(found.map(|found| found.external()).or(fixed))
     }
 
     /// Updates a live session with another packet.

@@ -302,7 +302,8 @@ impl Compiled {
     /// The rule sets in place of `old` in a run that goes on, with the connections where they are.
     pub(super) fn succeed(&self, old: &Self) -> Result<Self, String> {
         let mut new = self.clone();
-        new.generation = old.generation.wrapping_add(1);
+        // 0 is that of rules that succeed none.
+        new.generation = old.generation.checked_add(1).unwrap_or(1);
         new.place = match (old.place, self.place) {
             (Place::Table(what), Place::Flow(_) | Place::Nowhere(_)) => Place::Table(what),
             (Place::Flow(_), Place::Nowhere(shared)) => Place::Flow(shared),
@@ -335,6 +336,43 @@ impl Compiled {
             new.translates |= old.translates;
         }
         Ok(new)
+    }
+}
+
+impl Compiled {
+    /// What these rules have of those before them, as words.
+    pub(super) fn inherited(&self) -> Vec<u64> {
+        if self.generation == 0 {
+            return Vec::new();
+        }
+        let place: u64 = match self.place {
+            Place::Nowhere(_) => 0,
+            Place::Flow(_) => 1,
+            Place::Table(_) => 2,
+        };
+        let machine = |machine: &Machine| {
+            u64::from(machine.tracks) | u64::from(machine.has_nat) << 1 | u64::from(machine.translates) << 2
+        };
+        let [v4, v6] = [0, 1].map(|family| machine(&self.machines[family]));
+        [self.generation.into(), place, u64::from(self.tracks) | u64::from(self.checksums) << 1, v4, v6].into()
+    }
+
+    /// These rules with what others of the same text have inherited.
+    pub(super) fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let &[generation, place, bits, v4, v6] = words else { return None };
+        let mut new = self.clone();
+        new.generation = u16::try_from(generation).ok()?;
+        new.place = match (place, self.place) {
+            (0, Place::Nowhere(_)) | (1, Place::Flow(_)) | (2, Place::Table(_)) => self.place,
+            (1, Place::Nowhere(shared)) => Place::Flow(shared),
+            (2, Place::Nowhere(_) | Place::Flow(_)) => Place::Table("connections that may be rewritten"),
+            _ => return None,
+        };
+        (new.tracks, new.checksums) = (bits & 1 != 0, bits & 2 != 0);
+        for (machine, bits) in new.machines.iter_mut().zip([v4, v6]) {
+            (machine.tracks, machine.has_nat, machine.translates) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        }
+        Some(new)
     }
 }
 

@@ -2,7 +2,7 @@
 //! of either direction.
 
 use memory::{Allocator, Map, Memory, Vector};
-use nf::{Fingerprint, Step};
+use nf::{Fingerprint, Kept, Step};
 use packet::{Family, FiveTuple4, FiveTuple6, FlowKey, Nanos, Words};
 
 use super::nat::Others;
@@ -99,6 +99,41 @@ impl<M: Memory> Connections<M> {
             by_source_v4: memory.map(flows),
             by_source_v6: memory.map(flows_v6),
         }
+    }
+
+    /// Keeps the connections. The look-ups follow from them, and so do the groups of `connlimit`.
+    pub(super) fn keep<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        rules: &'a [RuleState<M>; 2],
+        kept: &mut Kept<'_>,
+    ) -> Step<(), M> {
+        for index in kept.pool::<M>(tx, &self.ages)? {
+            let Some(stored) = kept.element::<M, _>(tx, &self.entries, index)? else { return Ok(()) };
+            if !kept.reads() {
+                continue;
+            }
+            let is_v6 = stored.entry.status.has(Status::V6);
+            if stored.links.iter().any(|link| *link as usize > self.entries.len()) {
+                kept.damage();
+                return Ok(());
+            }
+            for (tuple, direction) in stored.tuples.iter().zip(0..) {
+                self.put(tx, tuple, is_v6, (index as u64) << 1 | direction)?;
+            }
+            if stored.links[0] == 0 {
+                self.set_newest(tx, &stored.tuples[0], is_v6, Some(index))?;
+            }
+            let rules = &rules[usize::from(is_v6)];
+            let mut tally = stored.tally;
+            tally.renew(rules.generation);
+            if !rules.has_groups(tally.limits) {
+                kept.damage();
+                return Ok(());
+            }
+            join_groups(tx, rules, tally.limits, &stored.tuples)?;
+        }
+        Ok(())
     }
 
     fn get<'a>(&'a self, tx: &mut M::Tx<'a>, tuple: &Tuple, is_v6: bool) -> Step<Option<u64>, M> {

@@ -6,8 +6,9 @@ use nf::{Flow, PortId, Verdict};
 use packet::Rewrite;
 
 use super::shortcut::Shortcut;
-use super::track::{Entry, Tally};
+use super::track::{Entry, Status, Tally};
 use super::walk::TO_ROUTER;
+use crate::tracking::Connection;
 
 /// The connection of a packet set. No larger than two cache lines, because new ones are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,36 @@ fn halves(tally: &Tally) -> [[u32; 2]; 4] {
     [a, b, c, d].map(|whole| [(whole >> 32) as u32, whole as u32])
 }
 
-impl Flow for FlowEntry {}
+impl Flow for FlowEntry {
+    nf::in_words!();
+}
+
+// A verdict on a first packet is there only until its step, and short cuts are found anew.
+packet::words! {
+    FlowEntry: [14], flow => {
+        let Entry { connection, mark, status } = flow.entry;
+        let mut words = [0; 14];
+        words[..8].copy_from_slice(&connection.to_words());
+        words[8] = u64::from(mark) << 32 | u64::from(status.bits());
+        if let Memo::Counted(_, halves) = flow.memo {
+            words[9] = 1;
+            words[10..].copy_from_slice(&halves.map(|[high, low]| u64::from(high) << 32 | u64::from(low)));
+        }
+        words
+    }, words => {
+        let mut connection = [0; 8];
+        connection.copy_from_slice(&words[..8]);
+        let half = |at: usize| [(words[at] >> 32) as u32, words[at] as u32];
+        Self {
+            entry: Entry {
+                connection: Connection::from_words(connection),
+                mark: (words[8] >> 32) as u32,
+                status: Status::from_bits(words[8] as u8),
+            },
+            memo: if words[9] == 0 { Memo::NONE } else { Memo::Counted(First::NONE, [10, 11, 12, 13].map(half)) },
+        }
+    };
+}
 
 /// The verdict that lets a packet in, in one word of two halves; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

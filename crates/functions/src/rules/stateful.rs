@@ -8,7 +8,7 @@ use core::mem;
 
 use iptables::matches::{HashLimitKey, Recent};
 use memory::{Allocator, Memory, Vector};
-use nf::{Fingerprint, Step};
+use nf::{Fingerprint, Kept, Step};
 use packet::{Key, Nanos, Words};
 
 use super::tuple::Tuple;
@@ -168,10 +168,21 @@ impl<M: Memory> RuleState<M> {
         };
     }
 
+    /// Keeps all but the groups of `connlimit`, which follow from the connections.
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        kept.vector::<M, _>(tx, &self.cells)?;
+        self.tables.iter().try_for_each(|table| table.keep(tx, kept))
+    }
+
     /// The address of a connection's group in a rule of `connlimit`. A destination is that to which the connection was rewritten.
     pub(super) fn group_address(&self, rule: u32, [original, reply]: &[Tuple; 2]) -> u128 {
         let (mask, by_destination) = self.group_shapes[rule as usize];
         mask & if by_destination { reply.src } else { original.src }
+    }
+
+    /// True if there is a group of each rule of these bits.
+    pub(super) fn has_groups(&self, limits: u64) -> bool {
+        (u64::BITS - limits.leading_zeros()) as usize <= self.group_shapes.len()
     }
 
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {

@@ -1,5 +1,6 @@
 //! A bounded pool of indices with deadlines, in a core's own memory, on a hierarchical timing wheel ([`Wheel`]).
 
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::convert::Infallible;
 
@@ -7,8 +8,8 @@ use locality::pages::{Filling, Zeros};
 use packet::Nanos;
 
 use super::{Local, LocalTx};
-use crate::Allocator;
 use crate::wheel::{FREE, Field32, Field64, LEVELS, LISTS, Wheel};
+use crate::{Allocator, PoolOrder};
 
 /// A pool in local memory, 24 bytes an index. The index that was freed first is allocated first.
 ///
@@ -207,6 +208,22 @@ impl Allocator<Local> for LocalAllocator {
             return Ok(None);
         }
         Ok(self.advance(now))
+    }
+
+    fn order<'a>(&'a self, tx: &mut LocalTx<'a>) -> Result<PoolOrder, Infallible> {
+        let (numbers, mut free, mut armed) = (PoolNumbers(self), Vec::new(), Vec::new());
+        numbers.members(FREE, &mut free);
+        numbers.armed(&mut armed);
+        let mut in_use = Vec::with_capacity(armed.len());
+        for index in armed {
+            in_use.extend(self.deadline(tx, index as usize)?.map(|deadline| (index as usize, deadline)));
+        }
+        Ok(PoolOrder { in_use, free: free.into_iter().map(|index| index as usize).collect() })
+    }
+
+    fn begin_at<'a>(&'a self, _: &mut LocalTx<'a>, now: Nanos) -> Result<(), Infallible> {
+        PoolNumbers(self).begin_at(now.0);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! from the fullest pool when its own is used up.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use packet::Nanos;
 
@@ -10,8 +11,8 @@ use super::log::{Access, Tx};
 use super::object::{Objects, zeros};
 use super::sync::{AtomicU64, Ordering};
 use super::{Conflict, Transactional};
-use crate::Allocator;
-use crate::wheel::{FREE, Field32, Field64, LISTS, Wheel};
+use crate::wheel::{FREE, Field32, Field64, LISTS, Wheel, tick_after};
+use crate::{Allocator, PoolOrder};
 
 /// A pool in transactional memory: a cache line for each index.
 ///
@@ -311,5 +312,36 @@ impl Allocator<Transactional> for TxAllocator {
         let lock = self.pools.lock(core);
         let quiet_until = tx.load(lock, access, move |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
         if now.0 < quiet_until { Ok(None) } else { self.advance(tx, now, access) }
+    }
+
+    /// One core's indices after the other's; those in use by deadline.
+    fn order<'a>(&'a self, tx: &mut Tx<'a>) -> Result<PoolOrder, Conflict> {
+        let access = Access::new(Operation::Deadline, u32::MAX);
+        let mut order = PoolOrder::default();
+        for pool in 0..self.pools.len() {
+            self.lock_pool(tx, pool, access)?;
+            let (mut free, mut armed) = (Vec::new(), Vec::new());
+            let numbers = PoolNumbers { tx, of: self, pool, operation: None };
+            numbers.members(FREE, &mut free);
+            numbers.armed(&mut armed);
+            order.free.extend(free.into_iter().map(|index| index as usize));
+            for index in armed {
+                let (_, _, deadline) = self.state(tx, index as usize, access.after(index))?;
+                order.in_use.push((index as usize, Nanos(deadline)));
+            }
+        }
+        if self.pools.len() > 1 {
+            order.in_use.sort_by_key(|(_, deadline)| tick_after(deadline.0));
+        }
+        Ok(order)
+    }
+
+    fn begin_at<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos) -> Result<(), Conflict> {
+        let access = Access::new(Operation::Expire, u32::MAX);
+        for pool in 0..self.pools.len() {
+            self.lock_pool(tx, pool, access)?;
+            PoolNumbers { tx, of: self, pool, operation: None }.begin_at(now.0);
+        }
+        Ok(())
     }
 }

@@ -26,7 +26,6 @@ use super::live::Monitor;
 use super::observers::Observers;
 use super::restart;
 use super::service::Background;
-use crate::print::number::counted;
 use crate::print::output::{detail, note};
 
 /// The option that opens a control socket.
@@ -158,9 +157,10 @@ impl Service<'_> {
         running.wait()
     }
 
-    /// The settings that the run has now, as text.
-    pub(super) fn settings(&self) -> Arc<Mutex<String>> {
-        Arc::clone(&self.settings)
+    /// What the run is configured with.
+    pub(super) fn configuration(&self) -> restart::Configured<'_> {
+        let Served { entry, configuration, .. } = self.about;
+        restart::Configured { entry, configuration, settings: Arc::clone(&self.settings) }
     }
 
     /// The same. Calls `often` some times a second meanwhile.
@@ -311,7 +311,7 @@ impl Service<'_> {
         Some(match running.snapshot(settings)? {
             Err(error) => Reply::Error(error.to_string()),
             Ok(snapshot) => match restart::write(&snapshot, path) {
-                Ok(()) => Reply::Done(format!("{name}: {}", counted(snapshot.len(), "flow", "flows"))),
+                Ok(()) => Reply::Done(format!("{name}: {}", restart::content(&snapshot))),
                 Err(error) => Reply::Error(format!("{name}: can't be written: {error}")),
             },
         })

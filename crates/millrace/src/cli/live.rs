@@ -367,7 +367,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             }
         })
     };
-    let (restart, settings) = (&args.restart, served.settings());
+    let (restart, settings) = (&args.restart, served.configuration());
     let outcome = match policy {
         Some(policy) => {
             let mut gathering = Defragmented::new(&mut port, policy, Limits::default());

@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use catalogue::{Program, Restart, Runs, Snapshot};
+use catalogue::{CatalogueEntry, Program, Restart, Runs, Snapshot, SnapshotError};
 use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use port::Port;
 
+use super::Configuration;
 use super::failure::Failed;
-use crate::print::number::counted;
+use crate::print::number::{bytes as in_bytes, counted};
 use crate::print::output::{note, remark};
 use crate::print::style::Style;
 
@@ -30,14 +31,22 @@ impl Ended {
     }
 }
 
+/// What a run is configured with.
+pub(super) struct Configured<'a> {
+    pub(super) entry: &'a CatalogueEntry,
+    pub(super) configuration: &'a Configuration,
+    /// The settings that the run has now, as text.
+    pub(super) settings: Arc<Mutex<String>>,
+}
+
 /// Options of runs whose flows outlive them.
 #[derive(clap::Args)]
 pub(super) struct RestartOptions {
-    /// Begin with the flows of this snapshot, of the same function with the same configuration, under any engine. They count as opened
+    /// Begin with the flows of this snapshot, of the same function under any engine. They count as opened. A configuration that has changed
+    /// since takes over before the first packet, as by `millrace ctl reload`
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
-    /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile. For functions whose packet sets
-    /// share nothing
+    /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Begin without flows if the file of --restore doesn't exist, as at the first start of a service
@@ -66,7 +75,7 @@ impl RestartOptions {
             Err(error) => return Err(Failed::input(format_args!("{name}: can't be read: {error}"))),
         };
         let snapshot = Snapshot::read(&bytes).map_err(|error| Failed::input(format_args!("{name}: {error}")))?;
-        remark(&format!("{name}: {} to go on with\n", counted(snapshot.len(), "flow", "flows")));
+        remark(&format!("{name}: {} to go on with\n", content(&snapshot)));
         Ok(Some(snapshot))
     }
 
@@ -93,18 +102,33 @@ impl RestartOptions {
         options: Options,
         port: &mut (dyn Port + Send),
         control: &Control,
-        settings: Arc<Mutex<String>>,
+        configured: Configured<'_>,
         wait: impl FnOnce(Box<dyn Runs + '_>) -> Result<Outcome, EngineError>,
     ) -> Result<Ended, Failed> {
         let snapshot = self.read()?;
         self.check_place()?;
+        let name = self.restore.as_ref().or(self.snapshot.as_ref()).map(|path| path.display());
+        let refused = |error: SnapshotError| match &name {
+            Some(name) => Failed::usage(format_args!("{name}: {error}")),
+            None => Failed::usage(error),
+        };
+        let Configured { entry, configuration, settings } = configured;
+        let now = settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before =
+            snapshot.as_ref().map(|snapshot| entry.of_snapshot(snapshot, &now)).transpose().map_err(refused)?;
+        let (mut program, mut successor) = (program, None);
+        let before = before.flatten();
+        if let Some(before) = &before {
+            program = &**before;
+            successor = Some(entry.load(&configuration.settings()?)?);
+        }
         let (left_behind, at_end) = self.snapshot.as_ref().map(|_| channel()).unzip();
         let (send, receive) = (left_behind, at_end);
         let outcome = thread::scope(|scope| {
             if snapshot.is_none() && send.is_none() {
                 return Ok(wait(program.start(scope, kind, cores, options, port, control)));
             }
-            let restart = Restart { from: snapshot.as_ref(), configuration: settings, at_end: send };
+            let restart = Restart { from: snapshot.as_ref(), successor, configuration: settings, at_end: send };
             program.start_from(restart, scope, kind, cores, options, port, control).map(wait)
         });
         let outcome = match outcome {
@@ -112,10 +136,7 @@ impl RestartOptions {
                 EngineError::Port(error) => Failed::usage(error),
                 error => Failed::from(error),
             })?,
-            Err(error) => {
-                let name = self.restore.as_ref().or(self.snapshot.as_ref()).expect("one is given").display();
-                return Err(Failed::usage(format_args!("{name}: {error}")));
-            }
+            Err(error) => return Err(refused(error)),
         };
         let saved = match (receive, &self.snapshot) {
             (Some(receive), Some(path)) => write_at_end(&receive, path),
@@ -133,6 +154,15 @@ impl RestartOptions {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// What is in a snapshot, in words.
+pub(super) fn content(snapshot: &Snapshot) -> String {
+    let flows = counted(snapshot.len(), "flow", "flows");
+    match snapshot.shared_bytes() {
+        0 => flows,
+        bytes => format!("{flows}, and what packet sets share ({})", in_bytes(bytes)),
     }
 }
 

@@ -262,7 +262,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         program.run_sequenced(args.cores, &options, &mut original, &control).map(Ended::unsaved).map_err(Failed::from)
     } else {
         let over = |port: &mut (dyn Port + Send)| {
-            let (restart, settings) = (&args.restart, served.settings());
+            let (restart, settings) = (&args.restart, served.configuration());
             restart.over(&*program, (kind, cores), options, port, &control, settings, |running| served.wait(running))
         };
         let mut watched;

@@ -16,6 +16,23 @@ const FUNCTIONS: [&str; 7] = [
     "port-knock",
 ];
 
+/// Functions whose packet sets share state that outlives a run, too.
+const SHARING: [&str; 3] = [
+    "nat --set inside=[\"10.0.0.0/8\"] --set sessions=2048 --set mappings=2048 --set ports=5000-5999 --set timeouts.udp=1",
+    "load-balancer --config services.toml",
+    "rules --rules sharing.rules --set flows=4096",
+];
+
+/// Ways to run these that decide packet by packet as one core does.
+const ORDERED: [&str; 6] = [
+    "--engine sequential",
+    "--engine scr --cores 2",
+    "--engine shared --cores 1",
+    "--engine scr --cores 3",
+    "--engine transactional --cores 1",
+    "--engine pipeline --cores 1",
+];
+
 /// Ways to run that decide packet by packet as one core does. Cores that share a table decide in another order.
 fn ways() -> Vec<&'static str> {
     let others = ENGINES.into_iter().filter(|engine| !engine.starts_with("--engine shared"));
@@ -36,8 +53,21 @@ fn a_second_run_goes_on_where_the_first_ended() {
     let half = ends(&capture)[3000];
     fs::write(folder.path("1.pcap"), &capture[..half]).unwrap();
     fs::write(folder.path("2.pcap"), [&capture[..24], &capture[half..]].concat()).unwrap();
-    let (mut turn, ways) = (0, ways());
-    for function in FUNCTIONS.map(|function| format!("{function} --set flows=4096 --set flows_v6=64")) {
+    let services = "down_after = 1\nflows = 4096\nflows_v6 = 64\n[[services]]\naddress = \"10.0.0.1:80\"\n\
+                    backends = [\"10.0.0.2:80\", \"10.0.0.3:80\"]\n";
+    fs::write(folder.path("services.toml"), services).unwrap();
+    let rules = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n\
+                 -A FORWARD -m hashlimit --hashlimit-upto 2/second --hashlimit-burst 3 --hashlimit-mode srcip --hashlimit-name h \
+                 -j ACCEPT\nCOMMIT\n*nat\n-A PREROUTING -p tcp -j DNAT --to-destination 10.9.9.1-10.9.9.4\nCOMMIT\n";
+    fs::write(folder.path("sharing.rules"), rules).unwrap();
+    let mut turn = 0;
+    let plain = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n\
+                 -A FORWARD -p udp -j ACCEPT\n-A FORWARD -p tcp --syn -j ACCEPT\nCOMMIT\n";
+    fs::write(folder.path("plain.rules"), plain).unwrap();
+    let functions = FUNCTIONS.iter().chain(&["rules --rules plain.rules --set loose=false"]);
+    let alone = functions.map(|function| (format!("{function} --set flows=4096 --set flows_v6=64"), ways()));
+    let sharing = SHARING.map(|function| (function.to_owned(), ORDERED.to_vec()));
+    for (function, ways) in alone.chain(sharing) {
         folder.stdout(&format!("run {function} --in in.pcap --out all.pcap"));
         let all = packets(&folder, "all.pcap");
         folder.stdout(&format!("run {function} --in 1.pcap --out 1.out.pcap"));
@@ -54,7 +84,7 @@ fn a_second_run_goes_on_where_the_first_ended() {
             assert!(halves == all, "{function}: {first}, then {second}");
         }
         // The halves without a snapshot differ where flows decide: otherwise this test would say nothing.
-        let decides = ["conntrack", "firewall", "policer", "ddos"];
+        let decides = ["conntrack", "firewall", "policer", "ddos", "nat", "rules"];
         let is_one = decides.iter().any(|name| function.starts_with(name));
         assert!(!is_one || anew != all, "{function}: flows decide");
     }
@@ -75,7 +105,8 @@ fn what_is_no_right_snapshot_is_refused() {
         2,
         "flows.snapshot: the snapshot is of the function conntrack",
     );
-    refused(&format!("{run} flows.snapshot --set flows=2000"), 2, "with another configuration");
+    refused(&format!("{run} flows.snapshot --set flows=2000"), 2, "another number of flows");
+    refused(&format!("{run} flows.snapshot --set flows=2000"), 2, "Remove the snapshot to begin without flows");
     refused(&format!("{run} in.pcap"), 3, "in.pcap: this is no snapshot");
     refused(&format!("{run} absent"), 3, "absent: can't be read");
     folder.stdout(&format!("{run} absent --if-exists"));
@@ -84,8 +115,9 @@ fn what_is_no_right_snapshot_is_refused() {
     damaged[middle] ^= 1;
     fs::write(folder.path("damaged"), &damaged).unwrap();
     refused(&format!("{run} damaged"), 3, "damaged: the snapshot is damaged");
-    // Functions whose packet sets share state have no snapshots, and nothing is left where one was to be.
-    refused("run nat --in in.pcap --snapshot n", 2, "nat can't be snapshotted");
+    // Some functions have no snapshots, and nothing is left where one was to be.
+    refused("run bridge --in in.pcap --snapshot n", 2, "bridge can't be snapshotted: its packet sets share");
+    refused("run flow-buffer --in in.pcap --snapshot n", 2, "flow-buffer can't be snapshotted: it gathers streams");
     assert!(!folder.path("n").exists());
     // A disk that is full, or a folder that isn't there: the run says so.
     refused("run conntrack --in in.pcap --snapshot absent/flows", 3, "absent/flows: can't be written");
@@ -99,4 +131,50 @@ fn what_is_no_right_snapshot_is_refused() {
     assert!(folder.bytes("target").starts_with(b"MILLSNAP"));
     let names: Vec<_> = fs::read_dir(folder.path(".")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
+}
+
+/// A service whose configuration has changed while it was stopped begins with its flows, and the new configuration decides.
+#[test]
+fn a_configuration_that_has_changed_meanwhile_takes_over() {
+    let folder = Folder::empty();
+    folder.stdout("synth --profile university-dc --packets 6000 --flows 300 --seed 5 --out in.pcap");
+    let capture = folder.bytes("in.pcap");
+    let half = ends(&capture)[3000];
+    fs::write(folder.path("1.pcap"), &capture[..half]).unwrap();
+    fs::write(folder.path("2.pcap"), [&capture[..24], &capture[half..]].concat()).unwrap();
+    let forwarded = |line: &str| folder.json(&format!("{line} --json"))["packets"]["forwarded"].as_u64().unwrap();
+    // Nobody may begin a connection under the second configuration.
+    let nobody = "--set inside=[\"192.0.2.0/32\"]";
+    let anew = forwarded(&format!("run firewall {nobody} --in 2.pcap"));
+    let first = "run firewall --engine rss --cores 2 --in 1.pcap --snapshot flows";
+    folder.stdout(first);
+    for engine in ENGINES {
+        let restored =
+            forwarded(&format!("run firewall {nobody} {engine} --in 2.pcap --restore flows --snapshot more"));
+        assert!(restored > anew, "{engine}: {restored} of 3000, and {anew} without flows");
+        // The snapshot of that run is of the second configuration.
+        let again = forwarded(&format!("run firewall {nobody} --in 2.pcap --restore more"));
+        assert!(again > 0, "{engine}");
+        // What is refused says why, and what can be done.
+        let (code, error) = folder.fails("run firewall --set flows=77 --in 2.pcap --restore more");
+        assert!(code == 2 && error.contains("another number of flows") && error.contains("192.0.2.0/32"), "{error}");
+    }
+    // A rule set goes on with the connections of another one.
+    let filter = |rules: &str| format!("*filter\n:FORWARD DROP [0:0]\n{rules}COMMIT\n");
+    fs::write(folder.path("open.rules"), filter("-A FORWARD -m conntrack --ctstate NEW,ESTABLISHED -j ACCEPT\n"))
+        .unwrap();
+    fs::write(folder.path("closed.rules"), filter("-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n"))
+        .unwrap();
+    folder.stdout("run rules --rules open.rules --engine rss --cores 2 --in 1.pcap --snapshot connections");
+    let anew = forwarded("run rules --rules closed.rules --in 2.pcap");
+    let restored = forwarded("run rules --rules closed.rules --engine scr --cores 2 --in 2.pcap --restore connections");
+    assert!(restored > 500 && restored > anew, "{restored} of 3000, and {anew} without connections");
+    // Mappings stay with their addresses, and new ones get the new address.
+    let (one, two) = ("--set external=[\"203.0.113.1\"]", "--set external=[\"203.0.113.2\"]");
+    folder.stdout(&format!("run nat {one} --in 1.pcap --snapshot mappings"));
+    let has = |pcap: &str, address: [u8; 4]| folder.bytes(pcap).windows(4).any(|bytes| bytes == address);
+    folder.stdout(&format!("run nat {two} --engine scr --cores 2 --in 2.pcap --restore mappings --out 2.out.pcap"));
+    assert!(has("2.out.pcap", [203, 0, 113, 1]) && has("2.out.pcap", [203, 0, 113, 2]));
+    folder.stdout(&format!("run nat {two} --in 2.pcap --out 2.out.pcap"));
+    assert!(!has("2.out.pcap", [203, 0, 113, 1]));
 }

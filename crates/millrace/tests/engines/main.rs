@@ -24,6 +24,8 @@ mod nat;
 mod offered_load;
 mod port_scan;
 mod reload;
+mod reload_shared;
+mod restart;
 mod shared;
 mod sidejacking;
 mod tables;

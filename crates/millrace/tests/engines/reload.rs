@@ -128,7 +128,7 @@ struct Seen {
 
 /// Runs the traffic, with `reloads` changes from one function to the other and back. Returns the number of each first packet, what was sent
 /// by number, and the outcome.
-fn run<N: Function + Clone>(
+pub(crate) fn run<N: Function + Clone>(
     (kind, cores): (EngineKind, usize),
     both: &[N; 2],
     trace: &Arc<Trace>,
@@ -274,7 +274,7 @@ fn drops_as_in_sequence<N: Function + Clone>(
 }
 
 /// Two configurations of a function.
-fn configured<N: Catalogued>(texts: [&str; 2]) -> [N; 2] {
+pub(crate) fn configured<N: Catalogued>(texts: [&str; 2]) -> [N; 2] {
     texts.map(|text| N::from_config(toml::from_str(text).expect("the test's own configuration")))
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use iptables::matches::{Recent, RecentAction, RecentSide};
 use memory::{Allocator, Map, Memory, Vector};
-use nf::Step;
+use nf::{Kept, Step};
 use packet::Nanos;
 
 use super::{Answer, Named};
@@ -50,6 +50,19 @@ impl<M: Memory> KeyTable<M> {
             initial: initial.clone(),
             width: words,
         }
+    }
+
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for index in kept.pool::<M>(tx, &self.ages)? {
+            let name = kept.element::<M, _>(tx, &self.keys, index)?;
+            if let (Some(name), true) = (name, kept.reads()) {
+                self.places.insert(tx, name, index as u64)?;
+            }
+            for word in index * self.width..(index + 1) * self.width {
+                kept.element::<M, _>(tx, &self.words, word)?;
+            }
+        }
+        Ok(())
     }
 
     /// The index of a key that has not expired.
