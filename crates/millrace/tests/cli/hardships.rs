@@ -3,9 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use daemon::{Reply, Request};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +12,7 @@ use testkit::row::{eventually, numbered};
 
 use crate::counters::{Books, hold_accounts};
 use crate::folder::Folder;
-use crate::live::{LONG, Row, carry, sum};
+use crate::live::{LONG, Row, carry, datagrams_while, sum};
 
 /// Another configuration a thousand times, while datagrams flow: each comes through once, in order.
 #[test]
@@ -25,34 +23,15 @@ fn a_thousand_reloads_lose_no_packet() {
     let inside = "inside = [\"10.9.0.1/32\"]\n";
     fs::write(folder.path("fw.toml"), inside).expect("it is ours");
     let run = row.run(&folder, "firewall --config fw.toml --engine rss --cores 2");
-    let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
-    let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
-    to.set_read_timeout(Some(LONG)).expect("it is not 0");
-    let mut number = 0_u64;
-    thread::scope(|scope| {
-        let reloads = scope.spawn(|| {
-            let socket = folder.path("wall.sock");
-            for reload in 0..RELOADS {
-                // Each of them has other rules than the one before.
-                let text = format!("{inside}allow = [{{ proto = \"tcp\", port = {} }}]\n", 1 + reload);
-                let request = Request::Reload { name: "fw.toml".to_owned(), text };
-                let reply = daemon::ask(&socket, &request).expect("it answers");
-                assert!(matches!(&reply, Reply::Done(told) if told.contains("get the new configuration")), "{reply:?}");
-            }
-        });
-        // In rounds of a few packets, so that no ring is ever full by the load alone.
-        while !reloads.is_finished() || number == 0 {
-            for ahead in 0..16 {
-                from.send_to(&(number + ahead).to_le_bytes(), "10.9.0.2:6001").expect("it can be sent");
-            }
-            for ahead in 0..16 {
-                let mut bytes = [0; 8];
-                let came = to.recv(&mut bytes).map(|_| u64::from_le_bytes(bytes));
-                assert_eq!(came.ok(), Some(number + ahead), "each packet once, in order");
-            }
-            number += 16;
+    let number = datagrams_while(&row, "reloads", || {
+        let socket = folder.path("wall.sock");
+        for reload in 0..RELOADS {
+            // Each of them has other rules than the one before.
+            let text = format!("{inside}allow = [{{ proto = \"tcp\", port = {} }}]\n", 1 + reload);
+            let request = Request::Reload { name: "fw.toml".to_owned(), text };
+            let reply = daemon::ask(&socket, &request).expect("it answers");
+            assert!(matches!(&reply, Reply::Done(told) if told.contains("get the new configuration")), "{reply:?}");
         }
-        reloads.join().expect("every configuration takes over");
     });
     let summary = run.stop();
     eprintln!("{RELOADS} reloads meanwhile {number} datagrams");

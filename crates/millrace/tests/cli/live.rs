@@ -258,6 +258,31 @@ fn a_firewall_stands_between_real_hosts() {
     }
 }
 
+/// Sends numbered datagrams from inside to outside while something goes on: each comes through once, in order. Returns how many.
+pub(crate) fn datagrams_while(row: &Row, what: &str, meanwhile: impl FnOnce() + Send) -> u64 {
+    let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
+    let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
+    to.set_read_timeout(Some(LONG)).expect("it is not 0");
+    let mut number = 0_u64;
+    thread::scope(|scope| {
+        let going_on = scope.spawn(meanwhile);
+        // In rounds of a few packets, so that no ring is ever full by the load alone.
+        while !going_on.is_finished() || number == 0 {
+            for ahead in 0..16 {
+                from.send_to(&(number + ahead).to_le_bytes(), "10.9.0.2:6001").expect("it can be sent");
+            }
+            for ahead in 0..16 {
+                let mut bytes = [0; 8];
+                let came = to.recv(&mut bytes).map(|_| u64::from_le_bytes(bytes));
+                assert_eq!(came.ok(), Some(number + ahead), "{what}: each packet once, in order");
+            }
+            number += 16;
+        }
+        going_on.join().expect("it goes well");
+    });
+    number
+}
+
 /// A hundred configurations while datagrams flow: each comes through once, in order.
 #[test]
 fn a_reload_loses_no_packet() {
@@ -267,30 +292,11 @@ fn a_reload_loses_no_packet() {
     fs::write(folder.path("faster.toml"), "rate = \"10Gbit\"\n").unwrap();
     for engine in ["--engine sequential", "--engine rss --cores 2", "--engine scr --cores 2"] {
         let run = row.run(&folder, &format!("policer --config fast.toml {engine}"));
-        let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
-        let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
-        to.set_read_timeout(Some(LONG)).expect("it is not 0");
-        thread::scope(|scope| {
-            let reloads = scope.spawn(|| {
-                for number in 0..100 {
-                    let file = ["faster.toml", "fast.toml"][number % 2];
-                    folder.stdout(&format!("ctl --control wall.sock reload {file}"));
-                }
-            });
-            let mut number = 0_u64;
-            // In rounds of a few packets, so that no ring is ever full by the load alone.
-            while !reloads.is_finished() || number == 0 {
-                for ahead in 0..16 {
-                    from.send_to(&(number + ahead).to_le_bytes(), "10.9.0.2:6001").expect("it can be sent");
-                }
-                for ahead in 0..16 {
-                    let mut bytes = [0; 8];
-                    let came = to.recv(&mut bytes).map(|_| u64::from_le_bytes(bytes));
-                    assert_eq!(came.ok(), Some(number + ahead), "{engine}: each packet once, in order");
-                }
-                number += 16;
+        datagrams_while(&row, engine, || {
+            for number in 0..100 {
+                let file = ["faster.toml", "fast.toml"][number % 2];
+                folder.stdout(&format!("ctl --control wall.sock reload {file}"));
             }
-            reloads.join().expect("every configuration takes over");
         });
         let summary = run.stop();
         assert_eq!(summary["packets"]["dropped"], 0, "{engine}: {summary}");

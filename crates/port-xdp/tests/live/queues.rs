@@ -8,16 +8,21 @@ use std::time::{Duration, Instant};
 
 use millrace_port_xdp::XdpPort;
 use port::{Batch, Fate, Opened, Port, Received};
-use testkit::row::{LONG, Row, number, numbered};
+use testkit::netns::Wire;
+use testkit::row::{self, LONG, Row, number, numbered};
 
 use crate::bench::{both, pin, processors};
+
+fn give_two_queues(row: &Row) {
+    for (namespace, end) in [(&*row.middle, "a0"), (&*row.middle, "a1"), (&row.left, "h0"), (&row.right, "h1")] {
+        namespace.run("ethtool", &["-L", end, "rx", "2", "tx", "2"]).expect("a veth has queues");
+    }
+}
 
 #[test]
 fn packets_of_two_queues_come_once_with_numbers_of_their_own() {
     let Some(row) = Row::new("two", 1500) else { return };
-    for (namespace, end) in [(&*row.middle, "a0"), (&*row.middle, "a1"), (&row.left, "h0"), (&row.right, "h1")] {
-        namespace.run("ethtool", &["-L", end, "rx", "2", "tx", "2"]).expect("a veth has queues");
-    }
+    give_two_queues(&row);
     let stop = Arc::new(AtomicBool::new(false));
     let (ready, is_ready) = mpsc::channel();
     let (middle, stopped) = (Arc::clone(&row.middle), Arc::clone(&stop));
@@ -68,7 +73,7 @@ fn packets_of_two_queues_come_once_with_numbers_of_their_own() {
     let wires = row.wires();
     let (total, mut arrived) = (3000, HashSet::new());
     let end = Instant::now() + LONG;
-    // The queue that a raw socket sends by depends on the processor that it runs on.
+    // The queue that a packet is sent by depends on its flow, and may depend on the processor.
     let cpus = processors();
     for first in (0..total).step_by(50) {
         pin(cpus[first as usize / 50 % cpus.len()]);
@@ -78,7 +83,7 @@ fn packets_of_two_queues_come_once_with_numbers_of_their_own() {
                 assert!(arrived.insert(number(&frame).expect("it is whole")), "a packet arrived twice");
             }
             assert!(Instant::now() < end, "{} of {} have arrived", arrived.len(), first + 50);
-            testkit::netns::Wire::wait(&[&wires[1]], Instant::now() + Duration::from_millis(20)).expect("a poll");
+            Wire::wait(&[&wires[1]], Instant::now() + Duration::from_millis(20)).expect("a poll");
         }
     }
     // ORDERING: Relaxed. As above.
@@ -87,4 +92,68 @@ fn packets_of_two_queues_come_once_with_numbers_of_their_own() {
     assert_eq!(counts.iter().sum::<u64>(), total);
     assert!(cpus.len() < 2 || counts.iter().all(|count| *count > 0), "both queues have packets: {counts:?}");
     assert!(balances.iter().all(|balance| balance.adds_up() && balance.free == balance.frames), "{balances:?}");
+}
+
+/// The number of the next packet that arrives.
+fn next(wire: &Wire) -> u64 {
+    let end = Instant::now() + LONG;
+    loop {
+        if let Some(frame) = wire.take().expect("the wire is up") {
+            return number(&frame).expect("it is whole").1;
+        }
+        assert!(Instant::now() < end, "nothing arrives");
+        Wire::wait(&[wire], Instant::now() + Duration::from_millis(20)).expect("a poll");
+    }
+}
+
+#[test]
+fn a_queue_that_stands_still_holds_up_no_other() {
+    let Some(row) = Row::new("still", 1500) else { return };
+    give_two_queues(&row);
+    let across = |batch: &mut Batch| {
+        batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(packet.interface ^ 1));
+    };
+    let (stands, is_standing) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let mut before = true;
+    let stall = move |batch: &mut Batch| {
+        if std::mem::replace(&mut before, false) {
+            stands.send(number(batch.bytes(0)).expect("it is whole").1).expect("the test waits");
+            let _ = released.recv_timeout(LONG);
+        }
+        across(batch);
+    };
+    let server = row::serve(&row.middle, Duration::ZERO, vec![Box::new(across), Box::new(stall)], || {
+        let port = XdpPort::new(both()).expect("the options are right");
+        let monitor = port.monitor();
+        (port, monitor)
+    });
+    let wires = row.wires();
+    let send = |number| wires[0].send(&numbered(0, number, 90)).expect("the wire takes it");
+    // Numbers that differ by 64 are of one flow, and a flow has one queue.
+    (0..64).for_each(send);
+    let standing = is_standing.recv_timeout(LONG).expect("some come to the second queue");
+    let going = next(&wires[1]);
+    // More than the ring has room for.
+    (1..2000).for_each(|round| send(standing + 64 * round));
+    for round in 1..500 {
+        send(going + 64 * round);
+        // Of other flows of its queue, packets of the first round may still be on their way.
+        while next(&wires[1]) != going + 64 * round {}
+    }
+    release.send(()).expect("the queue waits");
+    // What lay in its ring comes out, and then what is sent now.
+    let last = standing + 64 * 2000;
+    send(last);
+    while next(&wires[1]) != last {
+        send(last);
+    }
+    let monitor = server.monitor.clone();
+    let outcomes = server.stop();
+    let handed_on = monitor.counts()[0].program.redirected;
+    let received = outcomes.iter().map(|outcome| outcome.received).sum::<u64>();
+    let [none, lost] = [0, 1].map(|core: usize| outcomes[core].lost.ring_full);
+    assert_eq!(handed_on, received + none + lost, "{outcomes:?}");
+    assert!(none == 0 && lost > 1000, "only the ring of the queue that stood was full: {outcomes:?}");
+    assert!(monitor.balances().iter().all(|balance| balance.adds_up() && balance.free == balance.frames));
 }
