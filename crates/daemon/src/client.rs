@@ -30,6 +30,9 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, DaemonError> {
     if reply.is_empty() {
         written.map_err(failed("can't be asked"))?;
     }
-    let no_reply = |error: serde_json::Error| DaemonError::NoReply { path: path.to_owned(), reason: error.to_string() };
+    let no_reply = |error: serde_json::Error| {
+        let reason = if reply.is_empty() { "the run has ended meanwhile".to_owned() } else { error.to_string() };
+        DaemonError::NoReply { path: path.to_owned(), reason }
+    };
     serde_json::from_slice(&reply).map_err(no_reply)
 }

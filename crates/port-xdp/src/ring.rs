@@ -177,6 +177,13 @@ impl<T: Copy> Consumer<T> {
         self.produced.wrapping_sub(self.next).min(self.ring.len)
     }
 
+    /// Entries that nobody has read, at most the ring's length. Always looks at the producer's index.
+    pub(crate) fn unread(&mut self) -> u32 {
+        // ORDERING: Acquire, as in `available`.
+        self.produced = self.ring.producer().load(Ordering::Acquire);
+        self.available()
+    }
+
     /// Reads the next entry, if there is one.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
@@ -236,6 +243,7 @@ mod tests {
         assert_eq!((producer.room(1), producer.waiting()), (5, 3));
         producer.push(numbered(8));
         producer.publish();
+        assert_eq!((consumer.available(), consumer.unread()), (3, 4), "one came since the last look");
         assert_eq!((0..4).map(|_| consumer.pop().expect("it is there").address).collect::<Vec<_>>(), [5, 6, 7, 8]);
         assert_eq!(consumer.pop(), None);
     }

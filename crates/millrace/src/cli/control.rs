@@ -413,7 +413,7 @@ impl Service<'_> {
     /// program takes these, unless it is TOML.
     fn configured(&self, name: String, text: String) -> Result<catalogue::config::Settings, Failed> {
         // A file that an editor or a full disk has just emptied would set everything to its default.
-        if text.trim().is_empty() {
+        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Err(Failed::usage(format_args!("{name} is empty; nothing was changed")));
         }
         let Served { configuration, description, .. } = &self.about;
@@ -426,11 +426,7 @@ impl Service<'_> {
         };
         match key {
             None => configuration.settings_on(name, text, true),
-            Some(key) => {
-                let mut settings = configuration.settings()?;
-                settings.set_text(key, name, text);
-                Ok(settings)
-            }
+            Some(key) => configuration.settings_with_text(key, name, text),
         }
     }
 }

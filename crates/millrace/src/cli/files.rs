@@ -95,7 +95,14 @@ pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(),
 
 /// Refuses an output file that has another use in the same run.
 pub(super) fn refuse_same(file: &Path, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
-    let is_same = |other: &Path| other == file || same_file(file, other);
+    // A file that isn't there yet has a folder that is.
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((folder.canonicalize().ok()?, path.file_name()?.to_owned()))
+    };
+    let is_same = |other: &Path| {
+        other == file || same_file(file, other) || place(file).is_some_and(|here| Some(here) == place(other))
+    };
     match others.iter().find(|(_, other)| other.is_some_and(is_same)) {
         Some((what, _)) => {
             let name = file.display();

@@ -327,6 +327,17 @@ impl Configuration {
         self.settings_with(true)
     }
 
+    /// The values with the text of another file for the key `rules` or `program`, in place of the one that was given.
+    fn settings_with_text(&self, key: &str, name: String, text: String) -> Result<Settings, Failed> {
+        let settings = match &self.config {
+            Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
+            None => Settings::default(),
+        };
+        let mut settings = self.add_but(key, settings, true)?;
+        settings.set_text(key, name, text);
+        Ok(settings)
+    }
+
     /// The file's values; with `given` also those of --set.
     fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
         match &self.config {
@@ -341,8 +352,13 @@ impl Configuration {
     }
 
     /// Adds the other arguments.
-    fn add_to(&self, mut settings: Settings, given: bool) -> Result<Settings, Failed> {
-        if let Some(path) = &self.program {
+    fn add_to(&self, settings: Settings, given: bool) -> Result<Settings, Failed> {
+        self.add_but("", settings, given)
+    }
+
+    /// Adds the other arguments but the one for `key`.
+    fn add_but(&self, left_out: &str, mut settings: Settings, given: bool) -> Result<Settings, Failed> {
+        if let Some(path) = self.program.as_ref().filter(|_| left_out != "program") {
             let (name, text) = (files::shown(path).display().to_string(), configuration(path)?);
             if text.trim().is_empty() {
                 return Err(Failed::usage(format_args!("{name}: there is no stage; the file is empty")));
@@ -357,7 +373,7 @@ impl Configuration {
             settings.set("skip_unsupported=true")?;
         }
         for (key, path) in [("sets", &self.sets), ("rules", &self.rules), ("rules_v6", &self.rules_v6)] {
-            if let Some(path) = path {
+            if let Some(path) = path.as_ref().filter(|_| key != left_out) {
                 settings.set_text(key, path.display().to_string(), rules::text(path)?);
             }
         }

@@ -1,7 +1,7 @@
 //! Flows that outlive a run: `--restore`, `--snapshot` and `millrace ctl snapshot`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -71,23 +71,28 @@ impl RestartOptions {
         let name = path.display();
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
-            Err(error) if self.if_exists && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if self.if_exists && error.kind() == io::ErrorKind::NotFound => {
+                remark(&format!("{name} doesn't exist; the run begins without flows\n"));
+                return Ok(None);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Failed::input(format_args!(
+                    "{name} doesn't exist; give --if-exists to begin without flows then"
+                )));
+            }
             Err(error) => return Err(Failed::input(format_args!("{name}: can't be read: {error}"))),
         };
-        let snapshot = Snapshot::read(&bytes).map_err(|error| Failed::input(format_args!("{name}: {error}")))?;
-        remark(&format!("{name}: {} to go on with\n", content(&snapshot)));
-        Ok(Some(snapshot))
+        let snapshot = Snapshot::read(&bytes);
+        let wrong = |error| Failed::input(format_args!("{name}: {error}; leave --restore out to begin without flows"));
+        Ok(Some(snapshot.map_err(wrong)?))
     }
 
     /// Refuses a file that can't be written at the end, before anything runs.
     fn check_place(&self) -> Result<(), Failed> {
         let Some(path) = &self.snapshot else { return Ok(()) };
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let checked = match fs::metadata(&target) {
-            Ok(there) if !there.is_file() => Err(io::Error::other("this is no regular file")),
-            _ => tempfile_in(folder),
-        };
+        let checked = replaceable(path).and_then(|target| {
+            tempfile_in(target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+        });
         checked.map_err(|error| {
             Failed::input(format_args!("--snapshot {}: can't be written at the end: {error}", path.display()))
         })
@@ -129,7 +134,11 @@ impl RestartOptions {
                 return Ok(wait(program.start(scope, kind, cores, options, port, control)));
             }
             let restart = Restart { from: snapshot.as_ref(), successor, configuration: settings, at_end: send };
-            program.start_from(restart, scope, kind, cores, options, port, control).map(wait)
+            let running = program.start_from(restart, scope, kind, cores, options, port, control)?;
+            if let (Some(snapshot), Some(path)) = (&snapshot, &self.restore) {
+                remark(&format!("{}: {} to go on with\n", path.display(), content(snapshot)));
+            }
+            Ok(wait(running))
         });
         let outcome = match outcome {
             Ok(outcome) => outcome.map_err(|error| match error {
@@ -171,13 +180,29 @@ pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
     write_with(path, |file| snapshot.write(file))
 }
 
-/// Writes a file that gets its name when it is whole. Follows a link; refuses what is no regular file, such as a device.
-fn write_with(path: &Path, content: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+/// The file that a name leads to, if a snapshot may take its place: there is none yet, or it is a snapshot, of whatever format, or empty.
+/// A device, or a file that was named by mistake, may not be lost.
+fn replaceable(path: &Path) -> io::Result<PathBuf> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let path = target.as_path();
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+    let there = match fs::metadata(&target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
+        there => there?,
+    };
+    if !there.is_file() {
         return Err(io::Error::other("this is no regular file"));
     }
+    let mut head = Vec::new();
+    File::open(&target)?.take(8).read_to_end(&mut head)?;
+    if !head.is_empty() && matches!(Snapshot::read(&head), Err(SnapshotError::NoSnapshot)) {
+        return Err(io::Error::other("there is another file, which is no snapshot; remove it, or take another name"));
+    }
+    Ok(target)
+}
+
+/// Writes a file that gets its name when it is whole, in place of what [may be replaced](replaceable).
+fn write_with(path: &Path, content: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let target = replaceable(path)?;
+    let path = target.as_path();
     let mut name = path.file_name().ok_or_else(|| io::Error::other("this is no name of a file"))?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let unfinished = path.with_file_name(name);
@@ -210,5 +235,7 @@ fn write_at_end(snapshot: &Receiver<Snapshot>, path: &Path) -> Result<(), Failed
         note(&format!("{} {name}: a run that fails leaves no snapshot\n", Style::stderr().bad("error:")));
         return Ok(());
     };
-    write(&snapshot, path).map_err(|error| Failed::input(format_args!("{name}: can't be written: {error}")))
+    write(&snapshot, path).map_err(|error| Failed::input(format_args!("{name}: can't be written: {error}")))?;
+    remark(&format!("{name}: {}\n", content(&snapshot)));
+    Ok(())
 }

@@ -99,9 +99,7 @@ impl Live {
         );
         match self {
             Self::Xdp { interfaces, balances } => {
-                // Interfaces also count what nobody has read when their sockets were closed.
-                let in_rings: u64 = interfaces.iter().map(|counts| counts.ring_full).sum();
-                lose(&mut out, in_rings.saturating_sub(lost.ring_full), "left in the receive rings at the end");
+                lose(&mut out, left_in_rings(interfaces, outcome), "left in the receive rings at the end");
                 lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
                 for InterfaceCounts { interface, program, sent_across, lost_across, .. } in interfaces {
                     let what = format!("link traffic lost at {interface}, whose transmit ring was full");
@@ -136,9 +134,10 @@ impl Live {
         out
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, outcome: &Outcome) -> Value {
         match self {
             Self::Xdp { interfaces, balances } => {
+                let in_rings = left_in_rings(interfaces, outcome);
                 let interfaces = interfaces.iter().map(|counts| {
                     json!({
                         "interface": counts.interface,
@@ -153,6 +152,7 @@ impl Live {
                 });
                 json!({
                     "by": "xdp",
+                    "left_in_rings": in_rings,
                     "interfaces": interfaces.collect::<Vec<_>>(),
                     "frames_add_up": balances.iter().all(Balance::adds_up),
                 })
@@ -176,6 +176,11 @@ impl Live {
             }
         }
     }
+}
+
+/// Packets that nobody has read when the sockets were closed: interfaces count them, and the engine has looked before.
+fn left_in_rings(interfaces: &[InterfaceCounts], outcome: &Outcome) -> u64 {
+    interfaces.iter().map(|counts| counts.ring_full).sum::<u64>().saturating_sub(outcome.lost.ring_full)
 }
 
 impl Run<'_> {
@@ -380,7 +385,7 @@ impl Run<'_> {
                 let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
-            "live": self.live.as_ref().map(Live::json),
+            "live": self.live.as_ref().map(|live| live.json(self.outcome)),
             "latency_ns": self.latency.map(|times| json!({
                 "packets": times.packets, "p50": times.p50_ns, "p99": times.p99_ns, "p999": times.p999_ns, "worst": times.worst_ns,
             })),

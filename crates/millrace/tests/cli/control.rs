@@ -72,7 +72,8 @@ fn a_run_answers_and_takes_another_configuration() {
     let capture = folder.bytes("in.pcap");
     let half = ends(&capture)[HALF as usize];
     std::fs::write(folder.path("closed.toml"), "action = \"drop\"\npatterns = [\"x\"]").unwrap();
-    std::fs::write(folder.path("emptied.rules"), "\n").unwrap();
+    std::fs::write(folder.path("emptied.rules"), "# nothing\n\n").unwrap();
+    std::fs::write(folder.path("wrong.rules"), "garbage\n").unwrap();
     std::fs::write(folder.path("closed.rules"), "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n").unwrap();
     std::fs::write(folder.path("open.rules"), "*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n").unwrap();
     for engine in ENGINES {
@@ -89,6 +90,8 @@ fn a_run_answers_and_takes_another_configuration() {
         assert!(code == 2 && error.contains("closed.toml:1:1: `action` is not a key"), "{engine}: {error}");
         let (code, error) = folder.fails("ctl --control run.sock reload emptied.rules");
         assert!(code == 2 && error.contains("emptied.rules is empty"), "{engine}: {error}");
+        let (code, error) = folder.fails("ctl --control run.sock reload wrong.rules");
+        assert!(code == 2 && error.contains("wrong.rules:1:1"), "{engine}: {error}");
         let told = folder.stdout("ctl --control run.sock reload closed.rules");
         assert_eq!(told, format!("packets from number {HALF} on get the new configuration\n"), "{engine}");
         run.write(&capture[half..]);

@@ -57,7 +57,7 @@ impl Input {
         let Some(mut inlet) = inlet.take() else { return };
         // Nobody will read what lies in the receive ring.
         let statistics = inlet.socket.statistics();
-        let lost = statistics.lost() + u64::from(inlet.received.available());
+        let lost = statistics.lost() + u64::from(inlet.received.unread());
         *lost_before += lost;
         device.count_lost(lost);
         core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
