@@ -234,8 +234,12 @@ fn command_line(subject: &Subject) -> Option<String> {
     Some([program.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" "))
 }
 
-/// The times that a summary tells, in microseconds.
+/// The fewest packets of which quantiles are told.
+const MEASURED_MIN: u64 = 1000;
+
+/// The times that a summary tells, in microseconds; `None` for a handful of packets.
 fn latency(times: &Value) -> Option<[f64; 3]> {
+    times["packets"].as_u64().filter(|packets| *packets >= MEASURED_MIN)?;
     let micros = |name: &str| Some(times[name].as_f64()? / 1e3);
     Some([micros("p50")?, micros("p99")?, micros("p999")?])
 }
@@ -322,7 +326,7 @@ mod tests {
         let window = Window { offered: 4_000_000, took_s: 2.0, arrived: 1_000_000, processor_s: Some((0.5, 1.5)) };
         let sample = Sample::new(&window, 1_000_000).expect("there are packets");
         assert_eq!((sample.offered, sample.handled, sample.lost, sample.cost()), (2.0, 0.5, 75.0, Some(2000.0)));
-        let times = serde_json::json!({ "packets": 7, "p50": 1500, "p99": 20_000, "p999": 50_000, "worst": 90_000 });
+        let times = serde_json::json!({ "packets": 1000, "p50": 1500, "p99": 20_000, "p999": 50_000, "worst": 90_000 });
         assert_eq!((latency(&times), latency(&Value::Null)), (Some([1.5, 20.0, 50.0]), None));
         assert!(Sample::new(&window, 0).is_err(), "a figure of no packets is none");
     }
