@@ -65,6 +65,8 @@ pub enum Reply {
     Done(String),
     /// It can't be done, and why; in a sentence.
     Error(String),
+    /// The system refuses, as when a file can't be written; in a sentence.
+    Failed(String),
 }
 
 /// Counters of a run. `received = forwarded + replied + dropped`.

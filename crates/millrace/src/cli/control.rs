@@ -312,7 +312,7 @@ impl Service<'_> {
             Err(error) => Reply::Error(error.to_string()),
             Ok(snapshot) => match restart::write(&snapshot, path) {
                 Ok(()) => Reply::Done(format!("{name}: {}", restart::content(&snapshot))),
-                Err(error) => Reply::Error(format!("{name}: can't be written: {error}")),
+                Err(error) => Reply::Failed(format!("{name}: can't be written: {error}")),
             },
         })
     }

@@ -102,6 +102,7 @@ enum What {
 fn reply(path: &Path, request: &Request) -> Result<Reply, Failed> {
     match ask(path, request) {
         Ok(Reply::Error(reason)) => Err(Failed::usage(reason)),
+        Ok(Reply::Failed(reason)) => Err(Failed::input(reason)),
         Ok(reply) => Ok(reply),
         Err(error @ (DaemonError::Nobody(_) | DaemonError::NotAllowed(_))) => Err(Failed::usage(error)),
         Err(error) => Err(Failed::input(error)),
@@ -141,7 +142,9 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         Reply::Report(Some(table)) => print(&report(&table)),
         Reply::Done(done) => print(&format!("{done}\n")),
-        Reply::Traced(_) | Reply::Error(_) => Err(Failed::input("the run has answered another question")),
+        Reply::Traced(_) | Reply::Error(_) | Reply::Failed(_) => {
+            Err(Failed::input("the run has answered another question"))
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct ServiceOptions {
     #[arg(long, value_name = "COLLECTOR", value_parser = destination, help_heading = SERVICE)]
     ipfix: Option<Destination>,
     /// Become this user, a name or a number, once the interfaces are known. Files of --ipfix, --dropped, --snapshot and --restore must be
-    /// this user's, in a folder of this user
+    /// this user's, in a folder of this user, which must also be allowed to read the configuration
     #[arg(long, value_name = "USER", help_heading = SERVICE)]
     user: Option<String>,
     /// Keep all rights and system calls. By default a run keeps the capabilities that interfaces need, and can start no programs
