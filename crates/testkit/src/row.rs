@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, mpsc};
 use std::thread::{self, JoinHandle};
@@ -313,5 +314,22 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(Instant::now() < end, "{what}: not within {LONG:?}");
         thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Binds a socket, and tries again while the address is in use, for a [long](LONG) time at most: a process that another test is just
+/// forking may still have the socket that had the address before.
+///
+/// # Panics
+/// The address can't be had.
+pub fn bound<T>(mut bind: impl FnMut() -> io::Result<T>) -> T {
+    let end = Instant::now() + LONG;
+    loop {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::park_timeout(Duration::from_millis(5));
+            }
+            socket => return socket.expect("the address is there"),
+        }
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::netns::{Namespace, Wire, missing};
+use testkit::row::bound;
 
 use crate::counters::hold_accounts;
 use crate::folder::Folder;
@@ -194,7 +195,7 @@ fn carry_by(
     within: Duration,
 ) -> std::io::Result<()> {
     let sent: Vec<u8> = (0..600_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8).collect();
-    let listener = to.enter(|| TcpListener::bind(server)).expect("the address is there");
+    let listener = to.enter(|| bound(|| TcpListener::bind(server)));
     let known_as: SocketAddr = known_as.parse().expect("it is an address");
     let mut client = from.enter(|| TcpStream::connect_timeout(&known_as, within))?;
     let echo = thread::spawn(move || {
@@ -260,8 +261,8 @@ fn a_firewall_stands_between_real_hosts() {
 
 /// Sends numbered datagrams from inside to outside while something goes on: each comes through once, in order. Returns how many.
 pub(crate) fn datagrams_while(row: &Row, what: &str, meanwhile: impl FnOnce() + Send) -> u64 {
-    let to = row.outside.enter(|| UdpSocket::bind("10.9.0.2:6001")).expect("the address is there");
-    let from = row.inside.enter(|| UdpSocket::bind("10.9.0.1:6000")).expect("the address is there");
+    let to = row.outside.enter(|| bound(|| UdpSocket::bind("10.9.0.2:6001")));
+    let from = row.inside.enter(|| bound(|| UdpSocket::bind("10.9.0.1:6000")));
     to.set_read_timeout(Some(LONG)).expect("it is not 0");
     let mut number = 0_u64;
     thread::scope(|scope| {

@@ -9,6 +9,7 @@ use std::fs;
 use std::net::UdpSocket;
 
 use testkit::netns::Namespace;
+use testkit::row::bound;
 
 use crate::counters::hold_accounts;
 use crate::folder::Folder;
@@ -89,7 +90,7 @@ fn learn(row: &Row, server: &Namespace, address: &str, what: &str) {
     assert!(knows(row, address), "{what}: TCP has heard of the narrow link");
 
     forget(row, address, &what);
-    let socket = server.enter(|| UdpSocket::bind(&end)).expect("the address is there");
+    let socket = server.enter(|| bound(|| UdpSocket::bind(&end)));
     let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
     let client = row.inside.enter(|| UdpSocket::bind(any)).expect("it has addresses");
     [&socket, &client].into_iter().for_each(|one| one.set_read_timeout(Some(LONG)).expect("it is not 0"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_port_xdp::{Filter, LinkPolicy, ManagementPort, Options, Protocol};
 use port::Fate;
-use testkit::row::{LONG, Row, eventually, numbered};
+use testkit::row::{LONG, Row, bound, eventually, numbered};
 
 use crate::bench::{Forwards, across, both, pin, processors};
 
@@ -73,7 +73,7 @@ fn tags_of_a_vlan_come_with_the_packet() {
 
 /// Talks to an echo server in the middle. Returns true if it answered.
 fn echoes(row: &Row, port: u16) -> bool {
-    let listener = row.middle.enter(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("the port is free"));
+    let listener = row.middle.enter(|| bound(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))));
     listener.set_nonblocking(true).expect("it is a socket");
     thread::scope(|scope| {
         let client = scope.spawn(|| {
