@@ -21,8 +21,8 @@ use crate::{CatalogueEntry, Program};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     header: Header,
-    /// What the function had inherited. Then IPv4 flows and IPv6 flows: the words of the key, the deadline, 1 if it is assured, the words of
-    /// the flow. Then what packet sets share.
+    /// The state as words, in this order: what the function had inherited; IPv4 flows; IPv6 flows; what packet sets share. A flow is the
+    /// words of its key, its deadline, 1 if it is assured and else 0, and the words of the function's part.
     words: Vec<u64>,
 }
 
@@ -247,7 +247,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// What the function had inherited, and all words behind that.
+    /// Returns the words that the function had inherited, and all words behind them.
     fn parts<N: NetworkFunction>(&self, nf: &N) -> Result<(&[u64], &[u64]), SnapshotError> {
         let layout = layout::<N>(nf)?;
         self.check_origin(N::DESCRIPTION.name)?;

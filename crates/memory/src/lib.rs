@@ -49,8 +49,8 @@ mod weighed;
 mod wheel;
 
 use alloc::vec::Vec;
-pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
 
+pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
 use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
 pub use weighed::{Absent, Weighed};

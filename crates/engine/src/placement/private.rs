@@ -64,7 +64,7 @@ impl<N: NetworkFunction> Private<N> {
         &self.counts
     }
 
-    /// What packet sets share at `now`, as words.
+    /// Returns the state that packet sets share at `now`, as words.
     pub(crate) fn saved_shared(&self, nf: &N, now: Nanos) -> Vec<u64> {
         let mut words = Vec::new();
         always(nf.keep(&self.shared, &mut LocalTx::default(), &mut Kept::writing(&mut words, now)));

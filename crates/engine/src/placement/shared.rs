@@ -44,7 +44,7 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// Puts in a saved flow. Returns false if there is no room.
     fn restore(&self, nf: &N, saved: &SavedFlow<N>, hash: u64, now: Nanos) -> bool;
 
-    /// What packet sets share at `now`, as words. None, where they share nothing.
+    /// Returns the state that packet sets share at `now`, as words; no words if they share nothing.
     fn saved_shared(&self, _nf: &N, _now: Nanos) -> Vec<u64> {
         Vec::new()
     }

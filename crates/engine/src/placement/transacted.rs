@@ -174,7 +174,7 @@ impl<N: Function> Transacted<N> {
         outcome
     }
 
-    /// What packet sets share at `now`, as words. Other cores must be idle.
+    /// Returns the state that packet sets share at `now`, as words. Other cores must be idle.
     pub(crate) fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64> {
         self.aside(now, |cx| {
             let mut words = Vec::new();

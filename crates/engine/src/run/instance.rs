@@ -147,7 +147,7 @@ pub trait Inspect<N: NetworkFunction> {
     /// Puts in flows of an earlier run as of `now`, before the first packet. They count as opened. Returns how many found room.
     fn restore(&mut self, nf: &N, flows: &[SavedFlow<N>], now: Nanos) -> usize;
 
-    /// What packet sets share at `now`, as words to be saved, for functions that [keep it](NetworkFunction::KEEPS).
+    /// Returns the state that packet sets share at `now`, as words to be saved, for functions that [keep it](NetworkFunction::KEEPS).
     fn saved_shared(&mut self, nf: &N, now: Nanos) -> Vec<u64>;
 
     /// Reads what packet sets shared at `now` in an earlier run, before the first packet and before flows. False if the words make no sense.
@@ -206,7 +206,7 @@ trait InParts: Sized {
     /// All tables of this core, replicas included.
     fn tables(&self) -> impl Iterator<Item = &Private<Self::Nf>>;
 
-    /// The same, to be changed.
+    /// All tables of this core, replicas included, to be changed.
     fn tables_mut(&mut self) -> impl Iterator<Item = &mut Private<Self::Nf>>;
 }
 

@@ -116,7 +116,7 @@ pub fn run<N: Function>(
     run_with_mail(nf, kind, cores, options, port, control, &Mail::new(cores), Restored::default())
 }
 
-/// What a run begins with of an earlier one.
+/// State of an earlier run, with which a run begins.
 struct Restored<N: NetworkFunction> {
     flows: Vec<SavedFlow<N>>,
     shared: Option<Vec<u64>>,

@@ -75,7 +75,7 @@ pub fn start_from<'scope, N: Function>(
     Ok(start_with(scope, nf, current, kind, cores, options, port, control, mail, restored))
 }
 
-/// What a run begins with beside its function, and what looks at its end.
+/// State that a run begins with, taken from an earlier run, and an observer of its end.
 pub struct Beginning<N: NetworkFunction> {
     /// Flows of an earlier run. They count as opened.
     pub flows: Vec<SavedFlow<N>>,

@@ -157,7 +157,7 @@ impl Service<'_> {
         running.wait()
     }
 
-    /// What the run is configured with.
+    /// The run's configuration.
     pub(super) fn configuration(&self) -> restart::Configured<'_> {
         let Served { entry, configuration, .. } = self.about;
         restart::Configured { entry, configuration, settings: Arc::clone(&self.settings) }

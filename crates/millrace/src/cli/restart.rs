@@ -31,7 +31,7 @@ impl Ended {
     }
 }
 
-/// What a run is configured with.
+/// A run's configuration as text, and the arguments and the function by which another one is read.
 pub(super) struct Configured<'a> {
     pub(super) entry: &'a CatalogueEntry,
     pub(super) configuration: &'a Configuration,
@@ -166,7 +166,7 @@ impl RestartOptions {
     }
 }
 
-/// What is in a snapshot, in words.
+/// Describes the content of a snapshot.
 pub(super) fn content(snapshot: &Snapshot) -> String {
     let flows = counted(snapshot.len(), "flow", "flows");
     match snapshot.shared_bytes() {

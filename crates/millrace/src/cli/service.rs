@@ -188,7 +188,7 @@ pub(super) struct Background {
     exported: Option<Exported>,
     sampled: Mutex<Option<Instant>>,
     alive: Mutex<Option<Instant>>,
-    /// What the service manager was told that runs.
+    /// Status line that the service manager was told.
     status: Mutex<String>,
     /// Reason why records can't be exported, as far as it was told.
     trouble: Mutex<Option<String>>,
