@@ -77,7 +77,7 @@ impl RestartOptions {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Failed::input(format_args!(
-                    "{name} doesn't exist; give --if-exists to begin without flows then"
+                    "{name} doesn't exist; add --if-exists to begin without flows in this case"
                 )));
             }
             Err(error) => return Err(Failed::input(format_args!("{name}: can't be read: {error}"))),
@@ -194,7 +194,7 @@ fn replaceable(path: &Path) -> io::Result<PathBuf> {
     let mut head = Vec::new();
     File::open(&target)?.take(8).read_to_end(&mut head)?;
     if !head.is_empty() && matches!(Snapshot::read(&head), Err(SnapshotError::NoSnapshot)) {
-        return Err(io::Error::other("there is another file, which is no snapshot; remove it, or take another name"));
+        return Err(io::Error::other("this file is no snapshot, and would be lost; remove it, or take another name"));
     }
     Ok(target)
 }

@@ -37,8 +37,8 @@ pub(super) struct ServiceOptions {
     /// is begun anew
     #[arg(long, value_name = "COLLECTOR", value_parser = destination, help_heading = SERVICE)]
     ipfix: Option<Destination>,
-    /// Become this user, a name or a number, once the interfaces are known. Files of --ipfix, --dropped, --snapshot and --restore must be
-    /// this user's, in a folder of this user, which must also be allowed to read the configuration
+    /// Become this user, a name or a number, once the interfaces are known. The user must be allowed to read the configuration,
+    /// and must own the files of --ipfix, --dropped, --snapshot and --restore, and their folders
     #[arg(long, value_name = "USER", help_heading = SERVICE)]
     user: Option<String>,
     /// Keep all rights and system calls. By default a run keeps the capabilities that interfaces need, and can start no programs

@@ -67,7 +67,7 @@ fn a_full_disk_costs_no_packet() {
     assert!(!disk.has("flows"), "{:?}", disk.names());
     fs::write(folder.path("notes"), "to keep").expect("it is ours");
     let (code, error) = folder.fails("ctl --control wall.sock snapshot notes");
-    assert!(code == 3 && error.contains("which is no snapshot"), "{code}: {error}");
+    assert!(code == 3 && error.contains("this file is no snapshot"), "{code}: {error}");
     assert_eq!(folder.bytes("notes"), b"to keep");
     folder.stdout("ctl --control wall.sock snapshot flows");
     assert!(folder.bytes("flows").len() > 8 << 10, "it is longer than the disk");

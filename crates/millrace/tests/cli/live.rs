@@ -379,7 +379,7 @@ fn what_is_not_possible_is_said_in_a_sentence() {
     assert!(code == 2 && error.contains("is also the file of --snapshot"), "{error}");
     fs::write(folder.path("notes"), "to keep").unwrap();
     let (code, error) = folder.fails("run conntrack --interface lo --snapshot notes");
-    assert!(code == 3 && error.contains("which is no snapshot"), "{error}");
+    assert!(code == 3 && error.contains("this file is no snapshot"), "{error}");
     assert_eq!(folder.bytes("notes"), b"to keep");
     let (code, error) = folder.fails("run conntrack --interface lo --restore none");
     assert!(code == 3 && error.contains("--if-exists"), "{error}");

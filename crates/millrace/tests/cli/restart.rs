@@ -108,7 +108,7 @@ fn what_is_no_right_snapshot_is_refused() {
     refused(&format!("{run} flows.snapshot --set flows=2000"), 2, "another number of flows");
     refused(&format!("{run} flows.snapshot --set flows=2000"), 2, "Remove the snapshot to begin without flows");
     refused(&format!("{run} in.pcap"), 3, "in.pcap: this is no snapshot");
-    refused(&format!("{run} absent"), 3, "absent doesn't exist; give --if-exists");
+    refused(&format!("{run} absent"), 3, "absent doesn't exist; add --if-exists");
     folder.stdout(&format!("{run} absent --if-exists"));
     let mut damaged = folder.bytes("flows.snapshot");
     let middle = damaged.len() / 2;
