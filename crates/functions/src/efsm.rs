@@ -18,8 +18,8 @@ use efsm::machine::Target;
 use efsm::{ContextKey, Field, Machine, Outcome, Packet, Store};
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId,
-    Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
+    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet,
+    PortId, Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
 };
 use packet::{Headers, Nanos, Rewrite};
 use serde::Deserialize;
@@ -49,8 +49,34 @@ enum Place {
     Nowhere,
     /// In the flow of this packet set; the stage whose key it is, and where each stage's context lies.
     Flow(PacketSet, usize, Layout),
-    /// In state that packet sets share.
-    Shared(&'static str),
+    /// In state that packet sets share, for this reason.
+    Shared(SharedFor),
+}
+
+/// Why packet sets share the contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SharedFor {
+    Globals,
+    OtherKeys,
+    NoOwnKey,
+    Presets,
+    Size,
+}
+
+impl SharedFor {
+    /// All reasons. Snapshots know them by their place here.
+    const ALL: [Self; 5] = [Self::Globals, Self::OtherKeys, Self::NoOwnKey, Self::Presets, Self::Size];
+
+    /// What they share, to complete the sentence "packet sets share ...".
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Globals => "global registers",
+            Self::OtherKeys => "contexts that packets with different keys reach",
+            Self::NoOwnKey => "contexts whose key is not a packet's own",
+            Self::Presets => "preset contexts",
+            Self::Size => "contexts, which are too large for a flow",
+        }
+    }
 }
 
 /// The configuration of [`Efsm`].
@@ -220,12 +246,12 @@ impl Place {
             .flat_map(|stage| &stage.rows)
             .any(|row| row.assignments.iter().any(|assignment| matches!(assignment.target, Target::Global(_))));
         if sets_global {
-            return Self::Shared("global registers");
+            return Self::Shared(SharedFor::Globals);
         }
         let Some((first, keys)) = stateful.next() else { return Self::Nowhere };
         let last = stateful.clone().next_back().map_or(first, |(at, _)| at);
         if keys.update.is_some() || stateful.any(|(_, other)| other != keys) {
-            return Self::Shared("contexts that packets with different keys reach");
+            return Self::Shared(SharedFor::OtherKeys);
         }
         // The key must be that of the packet as it came in.
         let changes_key = machine.stages[..last].iter().flat_map(|stage| &stage.rows).any(|row| {
@@ -240,14 +266,14 @@ impl Place {
         let has_meta = keys.lookup.fields.iter().any(|field| matches!(field, efsm::machine::KeyField::Meta(_)));
         let has_presets = machine.stages.iter().any(|stage| !stage.presets.is_empty());
         if changes_key || has_meta {
-            return Self::Shared("contexts whose key is not a packet's own");
+            return Self::Shared(SharedFor::NoOwnKey);
         }
         if has_presets {
-            return Self::Shared("preset contexts");
+            return Self::Shared(SharedFor::Presets);
         }
         match Layout::of(machine) {
             Some(layout) => Self::Flow(packet_set(keys.lookup.biflow, &keys.lookup.fields), first, layout),
-            None => Self::Shared("contexts, which are too large for a flow"),
+            None => Self::Shared(SharedFor::Size),
         }
     }
 }
@@ -366,7 +392,7 @@ impl NetworkFunction for Efsm {
 
     fn description(&self) -> Description {
         let sharing = match self.place {
-            Place::Shared(what) => Sharing::Shares(what),
+            Place::Shared(why) => Sharing::Shares(why.what()),
             Place::Flow(..) | Place::Nowhere => Sharing::Nothing,
         };
         Description { sharing, ..Self::DESCRIPTION }
@@ -405,6 +431,28 @@ impl NetworkFunction for Efsm {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         shared.fingerprint(tx, fingerprint)
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Contexts<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.keep(tx, kept)
+    }
+
+    /// Why packet sets share contexts, if the program by itself would not, or for another reason.
+    fn inherited(&self) -> Vec<u64> {
+        match self.place {
+            Place::Shared(why) if self.place != Place::of(&self.machine) => {
+                SharedFor::ALL.iter().position(|other| *other == why).map(|at| at as u64).into_iter().collect()
+            }
+            Place::Shared(_) | Place::Flow(..) | Place::Nowhere => Vec::new(),
+        }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let &[number] = words else { return None };
+        let why = *SharedFor::ALL.get(usize::try_from(number).ok()?)?;
+        Some(Self { place: Place::Shared(why), ..self.clone() })
     }
 
     #[inline(always)]
