@@ -83,7 +83,7 @@ enum What {
     },
     /// Write the flows to a file, for another run to begin with (`millrace run --restore`)
     Snapshot {
-        /// File to write; the run writes it
+        /// File to write; the run writes it, and follows a link
         file: PathBuf,
     },
     /// Let another configuration take over between two packets; flows stay

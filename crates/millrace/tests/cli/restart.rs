@@ -172,6 +172,16 @@ fn what_is_no_right_snapshot_is_refused() {
     folder.stdout("run conntrack --in in.pcap --snapshot link");
     assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
     assert!(folder.bytes("target").starts_with(b"MILLSNAP"));
+    // Also where there is nothing yet, over another link into another folder. A circle leads nowhere.
+    fs::create_dir(folder.path("state")).unwrap();
+    std::os::unix::fs::symlink("state/next", folder.path("first")).unwrap();
+    std::os::unix::fs::symlink("flows", folder.path("state/next")).unwrap();
+    folder.stdout("run conntrack --in in.pcap --snapshot first");
+    assert!(["first", "state/next"].iter().all(|link| fs::symlink_metadata(folder.path(link)).unwrap().is_symlink()));
+    assert!(folder.bytes("state/flows").starts_with(b"MILLSNAP"));
+    folder.stdout("run conntrack --in in.pcap --restore first");
+    std::os::unix::fs::symlink("circle", folder.path("circle")).unwrap();
+    refused("run conntrack --in in.pcap --snapshot circle", 3, "it leads over too many links");
     let names: Vec<_> = fs::read_dir(folder.path(".")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }
