@@ -12,8 +12,8 @@ use catalogue::{CatalogueEntry, Program, Restart, Runs, Snapshot, SnapshotError}
 use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use port::Port;
 
-use super::Configuration;
 use super::failure::Failed;
+use super::{Configuration, files};
 use crate::print::number::{bytes as in_bytes, counted};
 use crate::print::output::{note, remark};
 use crate::print::style::Style;
@@ -44,10 +44,10 @@ pub(super) struct Configured<'a> {
 pub(super) struct RestartOptions {
     /// Begin with the flows of this snapshot, of the same function under any engine. They count as opened. A configuration that has changed
     /// since takes over before the first packet, as by `millrace ctl reload`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file)]
     restore: Option<PathBuf>,
     /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile. A link is followed
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file)]
     snapshot: Option<PathBuf>,
     /// Begin without flows if the file of --restore doesn't exist, as at the first start of a service
     #[arg(long, requires = "restore")]
@@ -164,6 +164,14 @@ impl RestartOptions {
             _ => Ok(()),
         }
     }
+}
+
+/// Reads the name of a snapshot's file, which has to be one.
+pub(super) fn file(name: &str) -> Result<PathBuf, &'static str> {
+    if files::is_standard(Path::new(name)) {
+        return Err("a snapshot is no stream; name a file");
+    }
+    Ok(PathBuf::from(name))
 }
 
 /// Describes the content of a snapshot.

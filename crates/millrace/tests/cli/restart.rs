@@ -182,6 +182,12 @@ fn what_is_no_right_snapshot_is_refused() {
     folder.stdout("run conntrack --in in.pcap --restore first");
     std::os::unix::fs::symlink("circle", folder.path("circle")).unwrap();
     refused("run conntrack --in in.pcap --snapshot circle", 3, "it leads over too many links");
+    // A snapshot is no stream.
+    for line in ["run conntrack --in in.pcap --snapshot -", "run conntrack --in in.pcap --restore -", "ctl snapshot -"]
+    {
+        refused(line, 2, "a snapshot is no stream; name a file");
+    }
+    assert!(!folder.path("-").exists());
     let names: Vec<_> = fs::read_dir(folder.path(".")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }
