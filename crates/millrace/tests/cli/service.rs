@@ -63,6 +63,8 @@ fn a_run_is_a_service() {
         "{metrics}"
     );
     assert_eq!(metric(&metrics, "millrace_interface_up{"), 2, "{metrics}");
+    let seconds = metrics.lines().find_map(|line| line.strip_prefix("millrace_latency_seconds_sum "));
+    assert!(seconds.is_some_and(|seconds| seconds.parse::<f64>().expect("a number") > 0.0), "{metrics}");
     assert!(get(&row, 9478, "/").starts_with("HTTP/1.1 404"), "the page is elsewhere");
     let page = get(&row, 9479, "/");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("EventSource") && page.ends_with("</html>\n"), "{page}");
