@@ -106,7 +106,8 @@ impl Restart<'_> {
                 first = Arc::new(nf.inherit(inherited).ok_or(SnapshotError::Damaged)?);
             }
             let (flows, shared) = snapshot.flows::<N>(rest)?;
-            beginning.shared = nf.description().sharing.is_any().then(|| shared.to_vec());
+            // What it has inherited may be state that its own configuration has no need of.
+            beginning.shared = first.description().sharing.is_any().then(|| shared.to_vec());
             (beginning.flows, beginning.time) = (flows, snapshot.time());
         }
         if let Some(program) = successor {

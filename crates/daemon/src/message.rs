@@ -137,7 +137,7 @@ pub struct Interface {
     pub counters: Vec<(String, u64)>,
 }
 
-/// Times of packets from receive to transmit, in nanoseconds.
+/// Times of packets from receive to transmit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Number of packets that were measured.
@@ -150,6 +150,8 @@ pub struct Latency {
     pub p999_ns: u64,
     /// The slowest one.
     pub worst_ns: u64,
+    /// All of them together, in microseconds: nanoseconds would not fit after some months.
+    pub sum_us: u64,
 }
 
 /// A large flow.

@@ -65,6 +65,7 @@ fn sample() -> Stats {
             p99_ns: 88_000,
             p999_ns: 1_000_000,
             worst_ns: 2_500_000_000,
+            sum_us: 2_501_090,
         }),
         stalled: Some(1),
         ..Stats::default()
@@ -148,7 +149,8 @@ fn parse(text: &str) -> BTreeMap<(String, Labels), f64> {
         }
         let end = line.find(['{', ' ']).expect("it has a value");
         let (name, mut rest) = line.split_at(end);
-        assert!(name == family || name == format!("{family}_count"), "{line} is not of {family}");
+        let is_of_family = name.strip_prefix(&*family).is_some_and(|rest| ["", "_sum", "_count"].contains(&rest));
+        assert!(is_of_family, "{line} is not of {family}");
         let mut labels = Vec::new();
         while rest.starts_with(['{', ',']) {
             let (label, text) = rest[1..].split_once("=\"").expect("a label has a text");

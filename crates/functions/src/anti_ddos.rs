@@ -8,8 +8,8 @@ use alloc::vec;
 
 use memory::{Distributed, Memory, Portion};
 use nf::{
-    Context, Description, Fingerprint, Flow, FlowList, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Speed, Step, TUPLE_BYTES, Verdict,
+    Context, Description, Fingerprint, Flow, FlowList, Kept, Meta, NetworkFunction, Opened, PacketSet, Reason,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
@@ -103,7 +103,9 @@ pub enum Packets {
     More,
 }
 
-impl Flow for Packets {}
+impl Flow for Packets {
+    nf::in_words!();
+}
 
 /// A core's portion of the counts. It may be negative, because a flow may end on another core than it began on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +115,11 @@ pub struct Counts {
 }
 
 packet::words! {
+    Packets: [1], packets => [packets as u64], words => match words[0] {
+        0 => Self::None,
+        1 => Self::One,
+        _ => Self::More,
+    };
     Counts: [2], counts => [counts.flows as u64, counts.one_packet as u64],
         words => Self { flows: words[0] as i64, one_packet: words[1] as i64 };
 }
@@ -203,6 +210,17 @@ impl NetworkFunction for AntiDdos {
         fingerprint.add(flows as u64);
         fingerprint.add(one_packet as u64);
         Ok(())
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(
+        &self,
+        shared: &'a M::Distributed<Counts>,
+        tx: &mut M::Tx<'a>,
+        kept: &mut Kept<'_>,
+    ) -> Step<(), M> {
+        kept.distributed::<M, _>(tx, shared)
     }
 
     #[inline]

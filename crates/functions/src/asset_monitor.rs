@@ -14,7 +14,7 @@ use core::net::IpAddr;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Cell, Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketSet, Plain, Report,
+    Cell, Context, Description, Fingerprint, Flow, FlowList, Kept, NetworkFunction, Opened, PacketSet, Plain, Report,
     Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Nanos, Transport};
@@ -48,7 +48,46 @@ pub struct Session {
     service: u16,
 }
 
-impl Flow for Session {}
+impl Flow for Session {
+    nf::in_words!();
+}
+
+/// Bits of a session's first word: which sides are known as server and opener, and below them the number of the service.
+const HAS_SERVER: u64 = 1 << 16;
+const SERVER: u64 = 1 << 17;
+const HAS_OPENER: u64 = 1 << 18;
+const OPENER: u64 = 1 << 19;
+
+packet::words! {
+    Session: [9], session => {
+        let side = |side: Option<u8>, has: u64, second: u64| match side {
+            Some(0) => has,
+            Some(_) => has | second,
+            None => 0,
+        };
+        let sides = side(session.server, HAS_SERVER, SERVER) | side(session.opener, HAS_OPENER, OPENER);
+        let mut words = [u64::from(session.service) | sides, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (asset, words) in session.assets.iter().zip(words[1..].as_chunks_mut::<4>().0) {
+            if let Some(asset) = asset {
+                let [about, services, first, last] = asset.to_words();
+                *words = [about | 1 << 63, services, first, last];
+            }
+        }
+        words
+    }, words => {
+        let side = |has: u64, second: u64| (words[0] & has != 0).then_some(u8::from(words[0] & second != 0));
+        let asset = |at: usize| {
+            let words: [u64; 4] = words[at..][..4].try_into().expect("four words");
+            (words[0] >> 63 == 1).then(|| Asset::from_words(words))
+        };
+        Self {
+            assets: [asset(1), asset(5)],
+            server: side(HAS_SERVER, SERVER),
+            opener: side(HAS_OPENER, OPENER),
+            service: words[0] as u16,
+        }
+    };
+}
 
 impl Session {
     /// Both hosts, and the side and the number of the service.
@@ -152,6 +191,12 @@ impl NetworkFunction for AssetMonitor {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         shared.fingerprint(tx, fingerprint)
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Assets<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.keep(tx, kept)
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use alloc::string::String;
 
 use memory::{Allocator, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fates, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason,
+    Context, Description, Fates, Fingerprint, Kept, Meta, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason,
     RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Mac, Nanos};
@@ -229,6 +229,21 @@ impl NetworkFunction for Bridge {
         }
         fingerprint.add(stations);
         fingerprint.add(sum);
+        Ok(())
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Stations<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for index in kept.pool::<M>(tx, &shared.pool)? {
+            let Some(name) = kept.element::<M, _>(tx, &shared.names, index)? else { return Ok(()) };
+            let empty = StationEntry { port: 0, index: index as u32, written: Nanos(0) };
+            let known = shared.entries.get(tx, &name)?.unwrap_or(empty);
+            let Some(entry) = kept.value(known) else { return Ok(()) };
+            if kept.reads() {
+                shared.entries.insert(tx, name, StationEntry { index: index as u32, ..entry })?;
+            }
+        }
         Ok(())
     }
 

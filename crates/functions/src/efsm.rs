@@ -6,6 +6,7 @@
 mod contexts;
 mod flow;
 mod meta;
+mod place;
 mod succession;
 
 use alloc::format;
@@ -14,12 +15,11 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use efsm::machine::Target;
-use efsm::{ContextKey, Field, Machine, Outcome, Packet, Store};
+use efsm::{ContextKey, Machine, Outcome, Packet, Store};
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId,
-    Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
+    ConfigKey, Context, Count, Description, Fates, Fingerprint, FlowList, Kept, NetworkFunction, Opened, PacketSet,
+    PortId, Reason, Report, Sharing, Sizing, Speed, Step, Transform, Verdict,
 };
 use packet::{Headers, Nanos, Rewrite};
 use serde::Deserialize;
@@ -30,6 +30,7 @@ use crate::list::Catalogued;
 use self::contexts::{Contexts, First, SharedContexts};
 use self::flow::{Counting, FlowContexts, Layout};
 use self::meta::EfsmMeta;
+use self::place::{Place, SharedFor};
 
 /// The `efsm` function.
 #[derive(Clone, Debug)]
@@ -40,17 +41,6 @@ pub struct Efsm {
     listing: Listing,
     flows: usize,
     flows_v6: usize,
-}
-
-/// The place of the contexts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    /// No stage has contexts.
-    Nowhere,
-    /// In the flow of this packet set; the stage whose key it is, and where each stage's context lies.
-    Flow(PacketSet, usize, Layout),
-    /// In state that packet sets share.
-    Shared(&'static str),
 }
 
 /// The configuration of [`Efsm`].
@@ -211,60 +201,6 @@ fn verdict(outcome: Outcome, rewrite: Rewrite) -> Verdict {
     }
 }
 
-impl Place {
-    fn of(machine: &Machine) -> Self {
-        let mut stateful = machine.stages.iter().enumerate().filter_map(|(at, stage)| Some((at, stage.keys.as_ref()?)));
-        let sets_global = machine
-            .stages
-            .iter()
-            .flat_map(|stage| &stage.rows)
-            .any(|row| row.assignments.iter().any(|assignment| matches!(assignment.target, Target::Global(_))));
-        if sets_global {
-            return Self::Shared("global registers");
-        }
-        let Some((first, keys)) = stateful.next() else { return Self::Nowhere };
-        let last = stateful.clone().next_back().map_or(first, |(at, _)| at);
-        if keys.update.is_some() || stateful.any(|(_, other)| other != keys) {
-            return Self::Shared("contexts that packets with different keys reach");
-        }
-        // The key must be that of the packet as it came in.
-        let changes_key = machine.stages[..last].iter().flat_map(|stage| &stage.rows).any(|row| {
-            row.assignments.iter().any(|assignment| match assignment.target {
-                Target::Header(field) => {
-                    let is_key = |field: Field| keys.lookup.fields.contains(&efsm::machine::KeyField::Header(field));
-                    is_key(field) || is_key(field.reversed())
-                }
-                Target::Meta(_) | Target::Register(_) | Target::Wide(_) | Target::Global(_) => false,
-            })
-        });
-        let has_meta = keys.lookup.fields.iter().any(|field| matches!(field, efsm::machine::KeyField::Meta(_)));
-        let has_presets = machine.stages.iter().any(|stage| !stage.presets.is_empty());
-        if changes_key || has_meta {
-            return Self::Shared("contexts whose key is not a packet's own");
-        }
-        if has_presets {
-            return Self::Shared("preset contexts");
-        }
-        match Layout::of(machine) {
-            Some(layout) => Self::Flow(packet_set(keys.lookup.biflow, &keys.lookup.fields), first, layout),
-            None => Self::Shared("contexts, which are too large for a flow"),
-        }
-    }
-}
-
-/// The packet set with these fields as its key, or one that engines ask the key for.
-fn packet_set(biflow: bool, fields: &[efsm::machine::KeyField]) -> PacketSet {
-    let has = |field| fields.contains(&efsm::machine::KeyField::Header(field));
-    match (has(Field::IpSrc), has(Field::IpDst), has(Field::L4Src) && has(Field::L4Dst)) {
-        (true, true, true) if biflow => PacketSet::SymmetricFiveTuple,
-        (true, true, true) => PacketSet::FiveTuple,
-        (true, true, false) if !biflow => PacketSet::SourceDestination,
-        (true, false, _) => PacketSet::Source,
-        (false, true, _) => PacketSet::Destination,
-        _ => PacketSet::Initiator,
-    }
-}
-
 impl Catalogued for Efsm {
     type Config = Config;
 
@@ -366,7 +302,7 @@ impl NetworkFunction for Efsm {
 
     fn description(&self) -> Description {
         let sharing = match self.place {
-            Place::Shared(what) => Sharing::Shares(what),
+            Place::Shared(why) => Sharing::Shares(why.what()),
             Place::Flow(..) | Place::Nowhere => Sharing::Nothing,
         };
         Description { sharing, ..Self::DESCRIPTION }
@@ -405,6 +341,28 @@ impl NetworkFunction for Efsm {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         shared.fingerprint(tx, fingerprint)
+    }
+
+    const KEEPS: bool = true;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Contexts<M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        shared.keep(tx, kept)
+    }
+
+    /// Why packet sets share contexts, if the program by itself would not, or for another reason.
+    fn inherited(&self) -> Vec<u64> {
+        match self.place {
+            Place::Shared(why) if self.place != Place::of(&self.machine) => {
+                SharedFor::ALL.iter().position(|other| *other == why).map(|at| at as u64).into_iter().collect()
+            }
+            Place::Shared(_) | Place::Flow(..) | Place::Nowhere => Vec::new(),
+        }
+    }
+
+    fn inherit(&self, words: &[u64]) -> Option<Self> {
+        let &[number] = words else { return None };
+        let why = *SharedFor::ALL.get(usize::try_from(number).ok()?)?;
+        Some(Self { place: Place::Shared(why), ..self.clone() })
     }
 
     #[inline(always)]

@@ -169,12 +169,13 @@ fn any_stats() -> impl Strategy<Value = Stats> {
         packets_per_second,
         bytes_per_second,
     });
-    let latency = [(); 5].map(|()| number()).prop_map(|[packets, p50_ns, p99_ns, p999_ns, worst_ns]| Latency {
+    let latency = [(); 6].map(|()| number()).prop_map(|[packets, p50_ns, p99_ns, p999_ns, worst_ns, sum_us]| Latency {
         packets,
         p50_ns,
         p99_ns,
         p999_ns,
         worst_ns,
+        sum_us,
     });
     let transactions = (number(), number()).prop_map(|(committed, aborted)| Transactions { committed, aborted });
     let lists = (

@@ -33,6 +33,8 @@ struct Times {
     /// Bursts under way.
     came: VecDeque<Burst>,
     histogram: Histogram<u64>,
+    /// The sum of all times.
+    sum: Duration,
 }
 
 /// The first and the last packet of a burst, and when it came.
@@ -43,7 +45,7 @@ struct Burst {
     at: Instant,
 }
 
-/// Quantiles of times.
+/// Quantiles of times, and their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantiles {
     /// Number of packets.
@@ -56,6 +58,8 @@ pub struct Quantiles {
     pub p999: Duration,
     /// The slowest.
     pub worst: Duration,
+    /// All together.
+    pub sum: Duration,
 }
 
 /// Longer times count as this long.
@@ -74,7 +78,7 @@ impl Latency {
         let queue = |_| Queue {
             skip: AtomicU32::new(0),
             is_due: AtomicBool::new(false),
-            times: Mutex::new(Times { came: VecDeque::new(), histogram: empty() }),
+            times: Mutex::new(Times { came: VecDeque::new(), histogram: empty(), sum: Duration::ZERO }),
         };
         Self { every, queues: (0..queues).map(queue).collect() }
     }
@@ -82,19 +86,21 @@ impl Latency {
     /// The quantiles over all packets so far.
     #[must_use]
     pub fn quantiles(&self) -> Quantiles {
-        let mut all = empty();
+        let (mut all, mut sum) = (empty(), Duration::ZERO);
         for queue in &self.queues {
+            let times = queue.times();
             // Both have the same bounds, so this can't fail.
-            let _ = all.add(&queue.times().histogram);
+            let _ = all.add(&times.histogram);
+            sum += times.sum;
         }
-        Quantiles::of(&all)
+        Quantiles::of(&all, sum)
     }
 }
 
 impl Quantiles {
-    /// The quantiles of a histogram in nanoseconds.
+    /// The quantiles of a histogram in nanoseconds, whose times have this sum.
     #[must_use]
-    pub fn of(histogram: &Histogram<u64>) -> Self {
+    pub fn of(histogram: &Histogram<u64>, sum: Duration) -> Self {
         let at = |quantile| Duration::from_nanos(histogram.value_at_quantile(quantile));
         Self {
             packets: histogram.len(),
@@ -102,6 +108,7 @@ impl Quantiles {
             p99: at(0.99),
             p999: at(0.999),
             worst: Duration::from_nanos(histogram.max()),
+            sum,
         }
     }
 }
@@ -145,7 +152,7 @@ impl Watch for Latency {
         }
         let now = Instant::now();
         let mut times = queue.times();
-        let Times { came, histogram } = &mut *times;
+        let Times { came, histogram, sum } = &mut *times;
         while let Some(burst) = came.front() {
             if burst.first > last.seq {
                 break;
@@ -154,8 +161,9 @@ impl Watch for Latency {
             let of_burst = &packets[place(burst.first)..place(burst.last.next())];
             let sent = of_burst.iter().filter(|packet| packet.fate.is_sent()).count();
             if sent > 0 && burst.last >= first.seq {
-                let nanos = now.saturating_duration_since(burst.at).min(LONGEST).as_nanos() as u64;
-                histogram.saturating_record_n(nanos.max(1), sent as u64);
+                let time = now.saturating_duration_since(burst.at).min(LONGEST);
+                histogram.saturating_record_n((time.as_nanos() as u64).max(1), sent as u64);
+                *sum += time * sent as u32;
             }
             if burst.last > last.seq {
                 break;

@@ -68,6 +68,7 @@ fn each_packet_is_measured_from_its_own_burst() {
     assert_eq!(quantiles.packets, 6);
     assert!(quantiles.worst >= Duration::from_millis(20), "{quantiles:?}");
     assert!(quantiles.p50 >= Duration::from_millis(19), "4 of 6 waited: {quantiles:?}");
+    assert!(quantiles.sum >= Duration::from_millis(80) && quantiles.sum <= quantiles.worst * 6, "{quantiles:?}");
     // A burst whose packets were all lost doesn't stand in the way.
     latency.received(0, &burst(8, 2, Fate::Pending));
     latency.received(0, &burst(10, 2, Fate::Pending));

@@ -56,6 +56,7 @@ impl MadeUp {
             p99_ns: 21_700 + (now * 10.0) as u64,
             p999_ns: 88_400,
             worst_ns: 2_310_000,
+            sum_us: total.received / 64 * 5,
         });
         let flows = [
             ("10.1.7.23:51822 > 192.0.2.14:443 tcp", 91_200.0, 1_310.0),

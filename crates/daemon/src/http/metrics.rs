@@ -122,6 +122,7 @@ fn latency(to: &mut Text, stats: &Stats) {
     for (quantile, ns) in quantiles {
         to.sample(name, &[("quantile", quantile)], Nanos(ns.into()));
     }
+    to.sample("millrace_latency_seconds_sum", &[], Nanos(u128::from(latency.sum_us) * 1_000));
     to.sample("millrace_latency_seconds_count", &[], latency.packets);
 }
 

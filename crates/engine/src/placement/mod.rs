@@ -121,6 +121,12 @@ pub struct SavedFlow<N: NetworkFunction> {
     pub assured: bool,
 }
 
+/// The time behind which a flow's deadline lies if the flow is saved at `now`. Where packet sets share state, flows past their deadline are
+/// saved too, unless they have ended: their end gives back what they have of that state, and the next run has to call it.
+pub(crate) fn saved_behind<N: NetworkFunction>(nf: &N, now: Nanos) -> Nanos {
+    if nf.description().sharing.is_any() { Nanos(0) } else { now }
+}
+
 /// The hash of a key in all tables of a run, seeded by the run. 0 for functions without flow tables.
 #[inline(always)]
 pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
@@ -222,7 +228,7 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;
 
-    /// The flows that are alive at `now`, to be saved.
+    /// The flows to be saved at `now`: those that are alive, and those [that `expire` has yet to be called for](saved_behind).
     fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
 
     /// Puts in a saved flow before the first packet, as of `now`, and counts it as opened. `hash` is that of its key, `bucket` its entry in

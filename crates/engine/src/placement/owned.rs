@@ -66,7 +66,7 @@ impl<N: NetworkFunction> OwnedTables<N> {
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
-    /// The flows alive at `now`, to be saved.
+    /// The flows with a deadline after `now`, to be saved.
     pub(crate) fn saved(&self, now: Nanos, seed: u64) -> Vec<SavedFlow<N>> {
         let is_assured = |key: &KeyOf<N>| match key.family() {
             Family::V4(key) => self.v4.is_protected(&key, key.hash(seed)),

@@ -14,7 +14,7 @@ use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
 use crate::placement::owned::{MovingFlow, Owned, OwnedTable, OwnedTables};
 use crate::placement::tables::Tables;
-use crate::placement::{FlowState, Lane, Placement, SavedFlow, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, SavedFlow, records_are_of_all, saved_behind};
 
 /// State that one core owns.
 pub struct Private<N: NetworkFunction> {
@@ -248,8 +248,8 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
             || Stepping { nf, flows: v6, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
-    fn saved(&self, _: &N, now: Nanos) -> Vec<SavedFlow<N>> {
-        self.tables.saved(now, self.seed)
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.tables.saved(saved_behind(nf, now), self.seed)
     }
 
     fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {

@@ -20,7 +20,7 @@ use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, RECLAIM_PER
 use crate::placement::owned::{Owned, OwnedTable, OwnedTables};
 use crate::placement::replay_order::ReplayOrder;
 use crate::placement::tables::Tables;
-use crate::placement::{BURST, FlowState, Lane, Placement, SavedFlow, records_are_of_all};
+use crate::placement::{BURST, FlowState, Lane, Placement, SavedFlow, records_are_of_all, saved_behind};
 
 /// A core's handle on the shared state, and its shard of the flows.
 pub struct Transacted<N: Function> {
@@ -338,8 +338,8 @@ impl<N: Function> Placement<N> for Transacted<N> {
             || Stepping { nf, flows: v6, ledger, common, transactor }.lifecycle().reclaim(now, last, AGE_UNITS)
     }
 
-    fn saved(&self, _: &N, now: Nanos) -> Vec<SavedFlow<N>> {
-        self.tables.saved(now, self.seed)
+    fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {
+        self.tables.saved(saved_behind(nf, now), self.seed)
     }
 
     fn restore(&mut self, nf: &N, saved: &SavedFlow<N>, hash: u64, _: u16, now: Nanos) -> bool {

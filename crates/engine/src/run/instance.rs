@@ -141,7 +141,7 @@ pub trait Inspect<N: NetworkFunction> {
         self.each_flow(now).count()
     }
 
-    /// The flows alive at `now`, to be saved.
+    /// The flows alive at `now`, to be saved. Where packet sets share state also those past their deadline that have not ended yet.
     fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>>;
 
     /// Puts in flows of an earlier run as of `now`, before the first packet. They count as opened. Returns how many found room.

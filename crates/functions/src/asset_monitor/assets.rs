@@ -5,8 +5,8 @@ use alloc::collections::BTreeMap;
 use core::net::{IpAddr, Ipv6Addr};
 
 use memory::{Allocator, Map, Memory, Portion, Vector};
-use nf::{Fingerprint, Step};
-use packet::{Endpoint, Family, FiveTuple, FiveTuple6, FlowKey, Host, Host6, Nanos};
+use nf::{Fingerprint, Kept, Step};
+use packet::{Endpoint, Family, FiveTuple, FiveTuple6, FlowKey, Host, Host6, Nanos, Words};
 
 use super::config::Config;
 use super::systems::{System, Told};
@@ -68,17 +68,19 @@ impl Portion for Traffic {
 
 packet::words! {
     Traffic: [2], traffic => [traffic.packets, traffic.bytes], words => Self { packets: words[0], bytes: words[1] };
-    HostEntry: [4], entry => {
-        let Told { system, evidence } = entry.asset.told;
-        let small = u64::from(entry.index) << 16 | u64::from(evidence) << 8 | system as u64;
-        [small, entry.asset.services.into(), entry.asset.first.0, entry.asset.last.0]
+    Asset: [4], asset => {
+        let Told { system, evidence } = asset.told;
+        [u64::from(evidence) << 8 | system as u64, asset.services.into(), asset.first.0, asset.last.0]
     }, words => {
         let [small, services, first, last] = words;
         let system = System::from_number(small as u8).unwrap_or_default();
         let told = Told { system, evidence: (small >> 8) as u8 };
-        let asset = Asset { told, services: services as u32, first: Nanos(first), last: Nanos(last) };
-        Self { asset, index: (small >> 16) as u32 }
+        Self { told, services: services as u32, first: Nanos(first), last: Nanos(last) }
     };
+    HostEntry: [4], entry => {
+        let [small, services, first, last] = entry.asset.to_words();
+        [u64::from(entry.index) << 16 | small, services, first, last]
+    }, words => Self { asset: Asset::from_words(words), index: (words[0] >> 16) as u32 };
     ServiceEntry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.class), entry.last.0],
         words => Self { class: words[0] as u16, index: (words[0] >> 16) as u32, last: Nanos(words[1]) };
 }
@@ -220,6 +222,31 @@ impl<M: Memory> Assets<M> {
         Ok(())
     }
 
+    /// Keeps the traffic, and hosts and services with their pools.
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        kept.distributed::<M, _>(tx, &self.traffic)?;
+        for place in kept.pool::<M>(tx, &self.host_pool)? {
+            let Some(name) = kept.element::<M, _>(tx, &self.host_names, place)? else { return Ok(()) };
+            let index = place as u32;
+            let known = self.hosts.get(tx, &name)?.unwrap_or(HostEntry { asset: Asset::default(), index });
+            let Some(asset) = kept.value(known.asset) else { return Ok(()) };
+            if kept.reads() {
+                self.hosts.insert(tx, name, HostEntry { asset, index })?;
+            }
+        }
+        for place in kept.pool::<M>(tx, &self.service_pool)? {
+            let Some(name) = kept.element::<M, _>(tx, &self.service_names, place)? else { return Ok(()) };
+            let index = place as u32;
+            let empty = ServiceEntry { class: 0, index, last: Nanos(0) };
+            let known = self.services.get(tx, &name)?.unwrap_or(empty);
+            let Some(entry) = kept.value(known) else { return Ok(()) };
+            if kept.reads() {
+                self.services.insert(tx, name, ServiceEntry { index, ..entry })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns all hosts known at `now` with their services, by address, and the sum of all traffic.
     pub(super) fn known<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(Hosts, Traffic), M> {
         let mut hosts = Hosts::new();
@@ -257,7 +284,7 @@ impl<M: Memory> Assets<M> {
             }
             let name = self.host_names.read(tx, index)?;
             let Some(HostEntry { asset, .. }) = self.hosts.get(tx, &name)? else { continue };
-            let [a, b] = packet::Words::to_words(&name);
+            let [a, b] = Words::to_words(&name);
             let told = u64::from(asset.told.evidence) << 8 | asset.told.system as u64;
             hosts = hosts.wrapping_add(digest(&[a, b, told, asset.services.into(), asset.first.0, asset.last.0]));
         }
@@ -267,7 +294,7 @@ impl<M: Memory> Assets<M> {
             }
             let name = self.service_names.read(tx, index)?;
             let Some(ServiceEntry { class, last, .. }) = self.services.get(tx, &name)? else { continue };
-            let [a, b, _, _, rest] = packet::Words::to_words(&name);
+            let [a, b, _, _, rest] = Words::to_words(&name);
             services = services.wrapping_add(digest(&[a, b, rest, class.into(), last.0]));
         }
         // `Nanos::NEVER` forces a merge.

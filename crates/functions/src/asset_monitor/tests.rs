@@ -65,6 +65,33 @@ fn a_connection_tells_of_both_ends() {
 }
 
 #[test]
+fn a_session_comes_back_from_its_words() {
+    let mut bench = Bench::new("refresh_interval = 1");
+    let mut seen = vec![Session::default()];
+    for (protocol, from_client, look) in [
+        (protocol::UDP, false, Look::Speaks(0)),
+        (protocol::UDP, true, Look::Speaks(0)),
+        (protocol::TCP, true, Look::Asks(System::Scanner)),
+        (protocol::TCP, false, Look::Grants(System::Linux)),
+        (protocol::TCP, false, ssh()),
+    ] {
+        bench.wait(2);
+        bench.give(protocol, from_client, look);
+        seen.push(bench.session);
+    }
+    seen.extend([Some(0), Some(1)].map(|side| Session {
+        server: side,
+        opener: None,
+        service: u16::MAX,
+        ..bench.session
+    }));
+    assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "each is another one");
+    for session in seen {
+        assert_eq!(<Session as packet::Words>::from_words(packet::Words::to_words(&session)), session);
+    }
+}
+
+#[test]
 fn who_answers_a_datagram_offers_a_service() {
     let mut bench = Bench::new("");
     for _ in 0..2 {

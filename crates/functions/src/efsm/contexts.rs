@@ -6,7 +6,7 @@ use core::mem;
 use efsm::machine::Stage;
 use efsm::{CONTEXT_WORDS, Context, ContextKey, LongKey, Machine, Store, Timeouts};
 use memory::{Allocator, Map, Memory, Vector};
-use nf::{Fingerprint, Step};
+use nf::{Fingerprint, Kept, Step};
 use packet::{Nanos, Words};
 
 use super::flow::Counting;
@@ -124,6 +124,21 @@ impl<M: Memory> Contexts<M> {
             kept.filter(|_| stage.keys.is_some()).or_else(|| StageContexts::of(stage, memory))
         });
         self.stages = stages.collect();
+    }
+
+    /// Keeps global registers, and each stage's contexts with their keys and pool.
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        kept.vector::<M, _>(tx, &self.globals)?;
+        for stage in self.stages.iter().flatten() {
+            for index in kept.pool::<M>(tx, &stage.ages)? {
+                let Some(Named(key)) = kept.element::<M, _>(tx, &stage.keys, index)? else { return Ok(()) };
+                kept.element::<M, _>(tx, &stage.contexts, index)?;
+                if kept.reads() {
+                    stage.places.insert(tx, key, index as u64)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// All contexts with stage and key: those that are stored, and the presets that no packet has changed.

@@ -17,7 +17,13 @@ const FLOW_WORDS: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowContexts([u64; FLOW_WORDS]);
 
-impl Flow for FlowContexts {}
+impl Flow for FlowContexts {
+    nf::in_words!();
+}
+
+packet::words! {
+    FlowContexts: [16], contexts => contexts.0, words => Self(words);
+}
 
 /// The words of each stage's context in a flow; none for a stage without contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ impl Efsm {
     pub(super) fn after(self, old: &Self) -> Result<Self, String> {
         let stages = || old.machine.stages.iter().filter(|stage| stage.keys.is_some());
         let place = match (&old.place, &self.place) {
-            (Place::Shared(what), Place::Shared(_) | Place::Flow(..) | Place::Nowhere) => Place::Shared(what),
+            (Place::Shared(why), Place::Shared(_) | Place::Flow(..) | Place::Nowhere) => Place::Shared(*why),
             (Place::Flow(_, _, before), Place::Flow(_, _, layout)) => {
                 for stage in stages() {
                     let new = keeps(&self.machine, stage)?;
@@ -36,7 +36,8 @@ impl Efsm {
             (Place::Flow(..), Place::Nowhere) => {
                 return Err("the new program has no contexts, and the running one has".into());
             }
-            (Place::Flow(..), Place::Shared(what)) => {
+            (Place::Flow(..), Place::Shared(why)) => {
+                let what = why.what();
                 return Err(format!("the new program has {what}, and the contexts of the running one are in flows"));
             }
         };

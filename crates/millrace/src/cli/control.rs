@@ -26,7 +26,7 @@ use super::live::Monitor;
 use super::observers::Observers;
 use super::restart;
 use super::service::Background;
-use crate::print::output::{detail, note};
+use crate::print::output::{detail, note, warn};
 
 /// The option that opens a control socket.
 #[derive(clap::Args)]
@@ -192,7 +192,7 @@ impl Service<'_> {
             let seconds = STALLED.as_secs();
             match self.about.background.filter(|background| background.logs()) {
                 Some(_) => tracing::warn!(core, seconds, "a core has neither worked nor waited for packets"),
-                None => note(&format!(
+                None => warn(&format!(
                     "core {core} has stalled: it has neither worked nor waited for packets for {seconds} seconds\n"
                 )),
             }
@@ -230,8 +230,11 @@ impl Service<'_> {
         }
         let now = monitor.describe();
         let changed = |(now, before): &(&String, &String)| now != before;
-        for (line, _) in now.iter().zip(before.iter()).filter(changed) {
-            note(&format!("{line}\n"));
+        let in_trouble = monitor.interfaces().into_iter().map(|interface| interface.trouble.is_some());
+        for ((line, _), in_trouble) in now.iter().zip(before.iter()).zip(in_trouble).filter(|(lines, _)| changed(lines))
+        {
+            let tell = if in_trouble { warn } else { note };
+            tell(&format!("{line}\n"));
         }
         (*looked, *before) = (Instant::now(), now);
     }

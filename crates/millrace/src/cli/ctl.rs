@@ -13,6 +13,7 @@ use packet::Nanos;
 use super::control::default_path;
 use super::failure::Failed;
 use super::files::{is_standard, shown};
+use super::restart;
 use crate::print::number::{bytes, count, counted, iso, percent, span};
 use crate::print::outcome::latency;
 use crate::print::output::{print, print_json, remark};
@@ -83,7 +84,8 @@ enum What {
     },
     /// Write the flows to a file, for another run to begin with (`millrace run --restore`)
     Snapshot {
-        /// File to write; the run writes it
+        /// File to write; the run writes it, and follows a link
+        #[arg(value_parser = restart::file)]
         file: PathBuf,
     },
     /// Let another configuration take over between two packets; flows stay

@@ -92,6 +92,7 @@ impl Observers {
             p99_ns: nanos(times.p99),
             p999_ns: nanos(times.p999),
             worst_ns: nanos(times.worst),
+            sum_us: times.sum.as_micros() as u64,
         })
     }
 

@@ -12,8 +12,8 @@ use catalogue::{CatalogueEntry, Program, Restart, Runs, Snapshot, SnapshotError}
 use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use port::Port;
 
-use super::Configuration;
 use super::failure::Failed;
+use super::{Configuration, files};
 use crate::print::number::{bytes as in_bytes, counted};
 use crate::print::output::{note, remark};
 use crate::print::style::Style;
@@ -44,10 +44,10 @@ pub(super) struct Configured<'a> {
 pub(super) struct RestartOptions {
     /// Begin with the flows of this snapshot, of the same function under any engine. They count as opened. A configuration that has changed
     /// since takes over before the first packet, as by `millrace ctl reload`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file)]
     restore: Option<PathBuf>,
-    /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile
-    #[arg(long, value_name = "FILE")]
+    /// Write the flows to this file at the end, for --restore; `millrace ctl snapshot` does it meanwhile. A link is followed
+    #[arg(long, value_name = "FILE", value_parser = file)]
     snapshot: Option<PathBuf>,
     /// Begin without flows if the file of --restore doesn't exist, as at the first start of a service
     #[arg(long, requires = "restore")]
@@ -166,6 +166,14 @@ impl RestartOptions {
     }
 }
 
+/// Reads the name of a snapshot's file, which has to be one.
+pub(super) fn file(name: &str) -> Result<PathBuf, &'static str> {
+    if files::is_standard(Path::new(name)) {
+        return Err("a snapshot is no stream; name a file");
+    }
+    Ok(PathBuf::from(name))
+}
+
 /// Describes the content of a snapshot.
 pub(super) fn content(snapshot: &Snapshot) -> String {
     let flows = counted(snapshot.len(), "flow", "flows");
@@ -183,7 +191,7 @@ pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
 /// The file that a name leads to, if a snapshot may take its place: there is none yet, or it is a snapshot, of whatever format, or empty.
 /// A device, or a file that was named by mistake, may not be lost.
 fn replaceable(path: &Path) -> io::Result<PathBuf> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = followed(path)?;
     let there = match fs::metadata(&target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
         there => there?,
@@ -198,6 +206,26 @@ fn replaceable(path: &Path) -> io::Result<PathBuf> {
     }
     Ok(target)
 }
+
+/// The name that a name leads to, over all links, whether or not there is a file.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            // An absolute target replaces the folder of the link.
+            Ok(target) => path = path.with_file_name("").join(target),
+            // It is no link, or there is nothing.
+            Err(error) if [io::ErrorKind::InvalidInput, io::ErrorKind::NotFound].contains(&error.kind()) => {
+                return Ok(path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("it leads over too many links, or in a circle"))
+}
+
+/// The most links from one to the next that are followed, as by Linux.
+const LINKS_MAX: usize = 40;
 
 /// Writes a file that gets its name when it is whole, in place of what [may be replaced](replaceable).
 fn write_with(path: &Path, content: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {

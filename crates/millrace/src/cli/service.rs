@@ -17,7 +17,7 @@ use tracing::Level;
 
 use super::failure::Failed;
 use crate::print::number::count;
-use crate::print::output::{detail, log_notes, note, remark};
+use crate::print::output::{detail, log_notes, note, remark, warn};
 
 /// Heading of these options.
 const SERVICE: &str = "Service";
@@ -231,7 +231,7 @@ impl Background {
 
     fn tell(&self, told: Result<(), DaemonError>) {
         if let Err(error) = told {
-            note(&format!("the service manager: {error}\n"));
+            warn(&format!("the service manager: {error}\n"));
         }
     }
 
@@ -259,10 +259,10 @@ impl Background {
                 let trouble = exported.exporter.trouble();
                 let mut told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
                 if *told != trouble {
-                    note(&match &trouble {
-                        Some(trouble) => format!("IPFIX: {trouble}\n"),
-                        None => "IPFIX: the collector takes records again\n".to_owned(),
-                    });
+                    match &trouble {
+                        Some(trouble) => warn(&format!("IPFIX: {trouble}\n")),
+                        None => note("IPFIX: the collector takes records again\n"),
+                    }
                     *told = trouble;
                 }
             }

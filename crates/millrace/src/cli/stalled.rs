@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{Control, Cuts};
 
-use crate::print::output::note;
+use crate::print::output::warn;
 
 /// How often a run is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ impl Watch {
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let stalled = control.stalled();
                 if let Some(core) = stalled.filter(|_| stalled != named) {
-                    note(&said(core, cuts));
+                    warn(&said(core, cuts));
                 }
                 named = stalled;
             }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::cli::failure::Failed;
 use crate::print::origin::with_origin;
+use crate::print::style::Style;
 
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failed> {
@@ -71,14 +72,44 @@ pub(crate) fn detail(text: impl FnOnce() -> String) {
     }
 }
 
-/// Writes to standard error. Errors are ignored.
+/// Writes to standard error. Errors are ignored. A log gets it as an error if it begins with [`MARKS`], and else as information.
 pub(crate) fn note(text: &str) {
-    // ORDERING: Relaxed, as in `log_notes`.
-    if LOGGED.load(Ordering::Relaxed) {
-        tracing::info!("{}", text.trim());
-        return;
+    if !is_logged() {
+        return say(text);
     }
+    match as_error(text, Style::stderr()) {
+        Some(error) => tracing::error!("{error}"),
+        None => tracing::info!("{}", text.trim()),
+    }
+}
+
+/// Writes a warning to standard error. A log gets it as one.
+pub(crate) fn warn(text: &str) {
+    if is_logged() {
+        tracing::warn!("{}", text.trim());
+    } else {
+        say(text);
+    }
+}
+
+fn is_logged() -> bool {
+    // ORDERING: Relaxed, as in `log_notes`.
+    LOGGED.load(Ordering::Relaxed)
+}
+
+fn say(text: &str) {
     let _ = io::stderr().lock().write_all(as_called(text).as_bytes());
+}
+
+/// What errors begin with, and whether a log leaves that out, because its lines have a level.
+const MARKS: [(&str, bool); 2] = [("error:", true), ("bug in millrace:", false)];
+
+/// The text of an error for a log; `None` if this is none.
+fn as_error(text: &str, style: Style) -> Option<String> {
+    MARKS.iter().find_map(|(mark, is_left_out)| {
+        let rest = text.strip_prefix(&style.bad(mark))?.trim();
+        Some(if *is_left_out { rest.to_owned() } else { format!("{mark} {rest}") })
+    })
 }
 
 /// Writes a JSON value to standard output.
@@ -128,7 +159,20 @@ fn named<'a>(text: &'a str, called: &str) -> Cow<'a, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::{as_error, named};
+    use crate::print::style::Style;
+
+    #[test]
+    fn errors_are_told_from_notes() {
+        for colour in [false, true] {
+            let style = Style { colour };
+            let of = |mark: &str| as_error(&format!("{} eth0 is gone\n", style.bad(mark)), style);
+            assert_eq!(of("error:").as_deref(), Some("eth0 is gone"));
+            assert_eq!(of("bug in millrace:").as_deref(), Some("bug in millrace: eth0 is gone"));
+            assert_eq!(of("note:"), None);
+            assert_eq!(as_error("after the error: 3 packets\n", style), None);
+        }
+    }
 
     #[test]
     fn commands_are_named_as_called() {

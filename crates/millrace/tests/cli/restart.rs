@@ -17,10 +17,15 @@ const FUNCTIONS: [&str; 7] = [
 ];
 
 /// Functions whose packet sets share state that outlives a run, too.
-const SHARING: [&str; 3] = [
+const SHARING: [&str; 8] = [
     "nat --set inside=[\"10.0.0.0/8\"] --set sessions=2048 --set mappings=2048 --set ports=5000-5999 --set timeouts.udp=1",
     "load-balancer --config services.toml",
     "rules --rules sharing.rules --set flows=4096",
+    "bridge --set ageing=1",
+    "anti-ddos --set minimum=40 --set threshold=0.5 --set flows=4096 --set flows_v6=64",
+    "asset-monitor --set hosts=64 --set services=32 --set flows=4096 --set flows_v6=64",
+    "efsm --program sharing.efsm",
+    "efsm --program several.efsm",
 ];
 
 /// Ways to run these that decide packet by packet as one core does.
@@ -38,6 +43,40 @@ fn ways() -> Vec<&'static str> {
     let others = ENGINES.into_iter().filter(|engine| !engine.starts_with("--engine shared"));
     others.chain(["--engine shared --cores 1"]).collect()
 }
+
+/// A program whose contexts are in flows.
+const PLAIN: &str = "stage count
+  key biflow ip.src ip.dst
+  states new=0 busy=1
+  on new          : state busy idle 30s; r0 = 1; out across
+  on busy r0>=4   : r0 = 0; drop
+  on busy         : r0 = r0 + 1; out across
+";
+
+/// A program that also has a global register.
+const SHARED: &str = "stage count
+  key biflow ip.src ip.dst
+  global next = 0
+  states new=0 busy=1
+  on new          : state busy idle 30s; r0 = 1; out across
+  on busy next>=4 : next = 0; drop
+  on busy         : next = next + 1; out across
+";
+
+/// A program with contexts of two keys, some of which exist from the start.
+const SEVERAL: &str = "stage senders
+  key ip.src
+  contexts 4096
+  on 0      : state 1 idle 20s; r0 = 1; goto answers
+  on 1      : r0 = r0 + 1; goto answers
+stage answers
+  lookup ip.src ip.proto l4.src
+  update ip.dst ip.proto l4.dst
+  contexts 4096
+  on 0 : state 1 hard 20s; out across
+  on 1 : r1 = r1 + 1; state 2 hard 5s; out across
+  on 2 : state 1 hard 5s; drop
+";
 
 /// The packets of a capture without its header.
 fn packets(folder: &Folder, name: &str) -> Vec<u8> {
@@ -64,7 +103,11 @@ fn a_second_run_goes_on_where_the_first_ended() {
     let plain = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n\
                  -A FORWARD -p udp -j ACCEPT\n-A FORWARD -p tcp --syn -j ACCEPT\nCOMMIT\n";
     fs::write(folder.path("plain.rules"), plain).unwrap();
-    let functions = FUNCTIONS.iter().chain(&["rules --rules plain.rules --set loose=false"]);
+    for (name, program) in [("plain", PLAIN), ("sharing", SHARED), ("several", SEVERAL)] {
+        fs::write(folder.path(&format!("{name}.efsm")), program).unwrap();
+    }
+    let others = ["rules --rules plain.rules --set loose=false", "efsm --program plain.efsm"];
+    let functions = FUNCTIONS.iter().chain(&others);
     let alone = functions.map(|function| (format!("{function} --set flows=4096 --set flows_v6=64"), ways()));
     let sharing = SHARING.map(|function| (function.to_owned(), ORDERED.to_vec()));
     for (function, ways) in alone.chain(sharing) {
@@ -84,7 +127,7 @@ fn a_second_run_goes_on_where_the_first_ended() {
             assert!(halves == all, "{function}: {first}, then {second}");
         }
         // The halves without a snapshot differ where flows decide: otherwise this test would say nothing.
-        let decides = ["conntrack", "firewall", "policer", "ddos", "nat", "rules"];
+        let decides = ["conntrack", "firewall", "policer", "ddos", "nat", "rules", "anti-ddos", "efsm"];
         let is_one = decides.iter().any(|name| function.starts_with(name));
         assert!(!is_one || anew != all, "{function}: flows decide");
     }
@@ -116,7 +159,7 @@ fn what_is_no_right_snapshot_is_refused() {
     fs::write(folder.path("damaged"), &damaged).unwrap();
     refused(&format!("{run} damaged"), 3, "damaged: the snapshot is damaged");
     // Some functions have no snapshots, and nothing is left where one was to be.
-    refused("run bridge --in in.pcap --snapshot n", 2, "bridge can't be snapshotted: its packet sets share");
+    refused("run ipsec --in in.pcap --snapshot n", 2, "ipsec can't be snapshotted: its flows have no form");
     refused("run flow-buffer --in in.pcap --snapshot n", 2, "flow-buffer can't be snapshotted: it gathers streams");
     assert!(!folder.path("n").exists());
     // A disk that is full, or a folder that isn't there: the run says so.
@@ -129,6 +172,22 @@ fn what_is_no_right_snapshot_is_refused() {
     folder.stdout("run conntrack --in in.pcap --snapshot link");
     assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
     assert!(folder.bytes("target").starts_with(b"MILLSNAP"));
+    // Also where there is nothing yet, over another link into another folder. A circle leads nowhere.
+    fs::create_dir(folder.path("state")).unwrap();
+    std::os::unix::fs::symlink("state/next", folder.path("first")).unwrap();
+    std::os::unix::fs::symlink("flows", folder.path("state/next")).unwrap();
+    folder.stdout("run conntrack --in in.pcap --snapshot first");
+    assert!(["first", "state/next"].iter().all(|link| fs::symlink_metadata(folder.path(link)).unwrap().is_symlink()));
+    assert!(folder.bytes("state/flows").starts_with(b"MILLSNAP"));
+    folder.stdout("run conntrack --in in.pcap --restore first");
+    std::os::unix::fs::symlink("circle", folder.path("circle")).unwrap();
+    refused("run conntrack --in in.pcap --snapshot circle", 3, "it leads over too many links");
+    // A snapshot is no stream.
+    for line in ["run conntrack --in in.pcap --snapshot -", "run conntrack --in in.pcap --restore -", "ctl snapshot -"]
+    {
+        refused(line, 2, "a snapshot is no stream; name a file");
+    }
+    assert!(!folder.path("-").exists());
     let names: Vec<_> = fs::read_dir(folder.path(".")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }
@@ -169,6 +228,37 @@ fn a_configuration_that_has_changed_meanwhile_takes_over() {
     let anew = forwarded("run rules --rules closed.rules --in 2.pcap");
     let restored = forwarded("run rules --rules closed.rules --engine scr --cores 2 --in 2.pcap --restore connections");
     assert!(restored > 500 && restored > anew, "{restored} of 3000, and {anew} without connections");
+    // A program goes on with the contexts of another one, if a reload would let it take over.
+    fs::write(folder.path("plain.efsm"), PLAIN).unwrap();
+    fs::write(folder.path("most.efsm"), PLAIN.replace("r0>=4", "r0>=1")).unwrap();
+    fs::write(folder.path("sharing.efsm"), SHARED).unwrap();
+    fs::write(folder.path("quiet.efsm"), SHARED.replace("next = 0; ", "").replace("next = next + 1; ", "")).unwrap();
+    folder.stdout("run efsm --program plain.efsm --engine rss --cores 2 --in 1.pcap --snapshot contexts");
+    let anew = forwarded("run efsm --program most.efsm --in 2.pcap");
+    let restored = forwarded("run efsm --program most.efsm --engine scr --cores 2 --in 2.pcap --restore contexts");
+    assert!(restored < anew, "{restored} of 3000, and {anew} without contexts");
+    for (other, reason) in [
+        (PLAIN.replace("ip.src ip.dst", "ip.src ip.dst ip.proto"), "the stage `count` has other keys"),
+        (PLAIN.replace("stage count", "stage other"), "the stage `count` has contexts, and is not in the new program"),
+        (SHARED.to_owned(), "the new program has global registers, and the contexts of the running one are in flows"),
+    ] {
+        fs::write(folder.path("other.efsm"), other).unwrap();
+        let (code, error) = folder.fails("run efsm --program other.efsm --in 2.pcap --restore contexts");
+        assert!(code == 2 && error.contains(reason) && error.contains("Remove the snapshot"), "{error}");
+        assert!(error.contains("on busy r0>=4"), "it names the snapshot's own program: {error}");
+    }
+    // One that sets no global register goes on with contexts that packet sets share, and hands them on.
+    folder.stdout("run efsm --program sharing.efsm --in 1.pcap --snapshot contexts");
+    folder
+        .stdout("run efsm --program quiet.efsm --engine scr --cores 2 --in 2.pcap --restore contexts --snapshot more");
+    let contexts = |line: &str| {
+        let end = folder.json(&format!("{line} --set report=\"contexts\" --json"));
+        end["report"]["rows"].as_array().unwrap().len()
+    };
+    let all = contexts("run efsm --program quiet.efsm --in in.pcap");
+    fs::write(folder.path("none.pcap"), &capture[..24]).unwrap();
+    let handed = contexts("run efsm --program quiet.efsm --engine shared --cores 2 --in none.pcap --restore more");
+    assert!(all > 50 && handed >= all, "{handed} of {all} contexts");
     // Mappings stay with their addresses, and new ones get the new address.
     let (one, two) = ("--set external=[\"203.0.113.1\"]", "--set external=[\"203.0.113.2\"]");
     folder.stdout(&format!("run nat {one} --in 1.pcap --snapshot mappings"));

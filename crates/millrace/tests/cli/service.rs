@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::folder::Folder;
 use crate::live::{LONG, Row, carry, sum};
 
@@ -61,6 +63,8 @@ fn a_run_is_a_service() {
         "{metrics}"
     );
     assert_eq!(metric(&metrics, "millrace_interface_up{"), 2, "{metrics}");
+    let seconds = metrics.lines().find_map(|line| line.strip_prefix("millrace_latency_seconds_sum "));
+    assert!(seconds.is_some_and(|seconds| seconds.parse::<f64>().expect("a number") > 0.0), "{metrics}");
     assert!(get(&row, 9478, "/").starts_with("HTTP/1.1 404"), "the page is elsewhere");
     let page = get(&row, 9479, "/");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("EventSource") && page.ends_with("</html>\n"), "{page}");
@@ -116,6 +120,32 @@ fn a_run_becomes_another_user() {
     assert!(code == 2 && error.contains("nosuchuser"), "{error}");
     let (code, error) = folder.fails("run conntrack --in a.pcap --metrics");
     assert!(code == 2 && error.contains("--interface"), "{error}");
+}
+
+#[test]
+fn a_log_tells_errors_and_warnings_from_the_rest() {
+    let Some(row) = Row::new("log") else { return };
+    let folder = Folder::empty();
+    fs::create_dir(folder.path("state")).unwrap();
+    let run = row.run(&folder, "conntrack --log json --snapshot state/flows");
+    row.wall.ip(&["link", "set", "inside0", "down"]).expect("it is there");
+    let begun = Instant::now();
+    while !run.said().contains("\"WARN\"") {
+        assert!(begun.elapsed() < LONG, "{}", run.said());
+        run.ask("stats");
+    }
+    fs::remove_dir(folder.path("state")).unwrap();
+    let (code, _, said) = run.end();
+    assert_eq!(code, 3, "{said}");
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let of = |level: &str| -> Vec<&str> {
+        let these = lines.iter().filter(|line| line["level"] == level);
+        these.map(|line| line["message"].as_str().expect("each has one")).collect()
+    };
+    assert!(of("WARN").iter().all(|message| message.contains("inside0")), "{said}");
+    assert!(matches!(&of("ERROR")[..], [one] if one.starts_with("state/flows: can't be written: ")), "{said}");
+    assert!(of("INFO").iter().any(|message| message.contains("outside0")), "{said}");
 }
 
 /// A connection that is open goes on under another process and another engine, though the firewall lets nobody begin in the middle.

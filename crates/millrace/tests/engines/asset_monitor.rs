@@ -161,7 +161,7 @@ fn an_android_is_no_iphone() {
 }
 
 /// Clients of two systems at three services, some of which answer otherwise than at first.
-fn office() -> Frames {
+pub(crate) fn office() -> Frames {
     let mut frames = Frames::default();
     for round in 0..3_u64 {
         for number in 0..30_u64 {

@@ -69,7 +69,7 @@ proptest! {
 }
 
 /// Stations on two sides, some of which change sides, so that all that can happen does.
-fn traffic(packets: usize) -> Trace {
+pub(crate) fn traffic(packets: usize) -> Trace {
     let mut random = 7_u64;
     let mut draw = |below: u64| {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

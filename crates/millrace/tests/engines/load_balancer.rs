@@ -56,34 +56,62 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
             _ => Build::tcp(&*client, "192.0.2.1:81"),
         };
         let [seq, ack] = numbers.map(|at| NUMBERS[at]);
-        build.flags(FLAGS[flags]).seq(seq).ack(ack).bytes()
+        // The flags come last, for a number that acknowledges sets one.
+        build.seq(seq).ack(ack).flags(FLAGS[flags]).bytes()
     })
 }
 
-/// A connection as stacks make it, by the name that the client knows the backend by, up to one of its segments.
+/// The segments of a connection as stacks make it, by the name that the client knows the backend by. Every other one is the client's, and
+/// so is the last.
+fn segments(client: &str, to: &str, backend: &str, begin: u32) -> [Vec<u8>; 7] {
+    let of_client =
+        |flags, seq: u32, ack: u32| Build::tcp(client, to).flags(flags).seq(begin + seq).ack(90_000 + ack).bytes();
+    let of_backend =
+        |flags, seq: u32, ack: u32| Build::tcp(backend, client).flags(flags).seq(90_000 + seq).ack(begin + ack).bytes();
+    let (ack, syn_ack, fin) = (TcpFlags::ACK, TcpFlags(0x12), TcpFlags(0x11));
+    [
+        // Nothing to acknowledge yet.
+        Build::tcp(client, to).flags(TcpFlags::SYN).seq(begin).bytes(),
+        of_backend(syn_ack, 0, 1),
+        of_client(ack, 1, 1),
+        of_backend(ack, 1, 1),
+        of_client(fin, 1, 1),
+        of_backend(fin, 1, 2),
+        of_client(ack, 2, 2),
+    ]
+}
+
+/// A connection up to one of its segments.
 fn conversation() -> impl Strategy<Value = Vec<Vec<u8>>> {
     (0..4_u64, 0..3_usize, any::<bool>(), 1..8_usize, 0..3_u32).prop_map(|(number, backend, direct, len, start)| {
-        let client = client(number);
         let to = if direct { BACKENDS[backend] } else { SERVICE };
-        let begin = 10_000 * (start + 1);
-        let of_client = |flags, seq: u32, ack: u32| {
-            Build::tcp(&*client, to).flags(flags).seq(begin + seq).ack(90_000 + ack).bytes()
-        };
-        let of_backend = |flags, seq: u32, ack: u32| {
-            Build::tcp(BACKENDS[backend], &*client).flags(flags).seq(90_000 + seq).ack(begin + ack).bytes()
-        };
-        let (ack, syn_ack, fin) = (TcpFlags::ACK, TcpFlags(0x12), TcpFlags(0x11));
-        let segments = [
-            of_client(TcpFlags::SYN, 0, 0),
-            of_backend(syn_ack, 0, 1),
-            of_client(ack, 1, 1),
-            of_backend(ack, 1, 1),
-            of_client(fin, 1, 1),
-            of_backend(fin, 1, 2),
-            of_client(ack, 2, 2),
-        ];
-        segments[..len.min(7)].to_vec()
+        segments(&client(number), to, BACKENDS[backend], 10_000 * (start + 1))[..len].to_vec()
     })
+}
+
+/// The conversations above are what they are taken for: they go to one backend and come from the service, and a SYN that nobody answers
+/// counts against the backend, other than one that is answered.
+#[test]
+fn conversations_are_balanced_and_judged() {
+    let headers = |bytes: &[u8]| packet::parse(LinkType::Ethernet, bytes, bytes.len() as u32, 0).expect("it is whole");
+    for (number, is_answered) in (0..40).map(|number| (number, number % 2 == 0)) {
+        let mut driver = Driver::new(configured("down_after = 1\nanswer_timeout = 2\nretry_after = 300"));
+        let client = client(number);
+        let syn = &segments(&client, SERVICE, BACKENDS[0], 10_000)[0];
+        let chosen = tables_choice(&headers(syn));
+        let backend = BACKENDS.iter().find(|backend| backend.endpoint() == chosen).expect("it is one of them");
+        let len = if is_answered { 7 } else { 1 };
+        for (at, bytes) in segments(&client, SERVICE, backend, 10_000)[..len].iter().enumerate() {
+            let verdict = driver.packet(Nanos(17 * SECOND), Ok(&headers(bytes)), bytes);
+            let Verdict::Rewrite { rewrite, .. } = verdict else { panic!("segment {at}: {verdict:?}") };
+            let (src, dst) = if at % 2 == 0 { (None, Some(chosen)) } else { (Some(SERVICE.endpoint()), None) };
+            assert_eq!((rewrite.src, rewrite.dst), (src, dst), "segment {at}");
+        }
+        let next = &segments(&client, SERVICE, backend, 900_000)[0];
+        let verdict = driver.packet(Nanos(20 * SECOND), Ok(&headers(next)), next);
+        let Verdict::Rewrite { rewrite, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(rewrite.dst == Some(chosen), is_answered, "{number}: {rewrite:?}");
+    }
 }
 
 /// Single packets, and pieces of conversations.

@@ -64,7 +64,7 @@ impl Receive for GatedInput<'_> {
 }
 
 /// Datagrams of hosts and the answers to them, and strangers' datagrams.
-fn traffic(packets: u64) -> Frames {
+pub(crate) fn traffic(packets: u64) -> Frames {
     let mut frames = Frames::default();
     for number in 0..packets {
         let round = number / 256;
@@ -298,13 +298,23 @@ fn configurations_take_over_with_their_flows() {
     }
 }
 
-/// A program that drops every fifth packet of two hosts, and that program after edits: every third, and none of strangers.
-fn programs(global: &str) -> [Efsm; 2] {
-    let counted = if global.is_empty() { "" } else { "total = total + 1; " };
-    let text = format!(
+/// A program that drops every fifth packet of two hosts.
+pub(crate) fn program(global: &str) -> String {
+    let counted = counted(global);
+    format!(
         "stage count\n  key biflow ip.src ip.dst\n  {global}\n  states new=0 busy=1\n  on new : state busy idle 3s; r0 = 1; out 1\n  \
          on busy r0>=4 : {counted}r0 = 0; drop\n  on busy : r0 = r0 + 1; out 1\n"
-    );
+    )
+}
+
+fn counted(global: &str) -> &'static str {
+    if global.is_empty() { "" } else { "total = total + 1; " }
+}
+
+/// A program that drops every fifth packet of two hosts, and that program after edits: every third, and none of strangers.
+pub(crate) fn programs(global: &str) -> [Efsm; 2] {
+    let counted = counted(global);
+    let text = program(global);
     let old = efsm::Program::read(&text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     let stage = || "count".to_owned();
     let edits = [
