@@ -2,6 +2,7 @@
 
 mod bpf;
 mod clock;
+mod common;
 mod core;
 mod device;
 mod doctor;

@@ -12,7 +12,7 @@ use crate::device::{Device, InterfaceCounts};
 use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::{Filter, LinkPolicy};
-use crate::input::Input;
+use crate::input::{Input, Place};
 use crate::ledger::Balance;
 use crate::options::{Copying, Mode, Options};
 use crate::outlets::{Outlets, lock};
@@ -108,12 +108,13 @@ impl XdpPort {
             let frames = options.frames * devices.len() as u32;
             let umem = Umem::new(frames, options.frame_len)
                 .map_err(|error| XdpError::system(first, "map packet memory", error))?;
-            let core = Arc::new(Core::new(umem));
+            let core = Arc::new(Core::new(umem, devices.len()));
             let outlets = Arc::new(Mutex::new(Outlets::new(Arc::clone(&core), devices.len())));
             open_cores.push((Arc::clone(&core), Arc::clone(&outlets)));
             let output = Output::new(Arc::clone(&outlets));
             let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
-            let mut input = Input::new(core, outlets, &devices, options, attached, (queue, queues), clock)
+            let place = Place { queue, queues, member: 0, members: 1 };
+            let mut input = Input::new(core, outlets, &devices, options, attached, place, clock)
                 .map_err(|error| XdpError::system(first, "make a socket", error))?;
             for (interface, found) in facts.iter().enumerate() {
                 input.open(interface, found.index, found.mtu, PATIENCE)?;
