@@ -1,5 +1,6 @@
 //! The receiving half of a core: its interfaces' receive and fill rings, and the loans of frames to batches.
 
+pub(crate) mod in_turn;
 mod presence;
 
 use std::io;
@@ -24,6 +25,7 @@ use crate::loans::Loans;
 use crate::options::Options;
 use crate::outlets::{End, Outlets, lock};
 use crate::port::Attached;
+use crate::program::ProgramCounts;
 use crate::ring::{Consumer, Descriptor};
 use crate::socket::Socket;
 
@@ -103,6 +105,10 @@ struct Inlet {
     pieces: Vec<(u64, u32)>,
     /// Bytes of a packet that came in several frames.
     whole: Vec<u8>,
+    /// Behind a sequencer: the number of that packet.
+    stamped: Option<u64>,
+    /// Behind a sequencer: a packet that was taken out of the ring, and is not handed out yet, with its number.
+    front: Option<(Arrival, u64)>,
 }
 
 /// A packet out of a receive ring.
@@ -166,11 +172,6 @@ impl Input {
         })
     }
 
-    /// Frees the frames of loans that are over.
-    fn collect(&mut self) {
-        self.loans.collect(&mut self.free);
-    }
-
     /// Tells how many free frames it holds, for the balance.
     fn note_free(&mut self) {
         let before = std::mem::replace(&mut self.noted_free, self.free.len());
@@ -195,7 +196,7 @@ impl Input {
 
     /// Frames that the fill and receive ring of an interface should have.
     fn target(&self) -> u32 {
-        self.options.ring_len.min(self.options.frames / 2)
+        self.options.ring_len.min(self.options.frames / 2) * self.place.members
     }
 
     /// True if a ring lacks most of its frames, or no batch can be lent.
@@ -308,6 +309,17 @@ impl Input {
         true
     }
 
+    /// Begins a receive: frees the frames of loans that are over, and looks at the interfaces if it is time. Returns the time.
+    fn begin(&mut self) -> Nanos {
+        self.loans.collect(&mut self.free);
+        let now = self.clock.now();
+        self.looked = now;
+        if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
+            self.check(now);
+        }
+        now
+    }
+
     /// Sends link traffic of this burst to the paired interfaces.
     fn send_across(&mut self) {
         if self.across.is_empty() {
@@ -356,6 +368,9 @@ impl Inlet {
     #[inline(never)]
     fn gather(&mut self, core: &Core, interface: usize, free: &mut Vec<Frame>) {
         self.whole.clear();
+        let first = self.pieces.first().filter(|(address, len)| core.umem.is_within_frame(*address, *len));
+        // SAFETY: as below.
+        self.stamped = first.and_then(|(address, _)| unsafe { core.umem.stamped_number(*address) });
         for (address, len) in self.pieces.drain(..) {
             let number = core.umem.frame_at(address);
             if core.umem.is_within_frame(address, len) {
@@ -376,12 +391,7 @@ impl Inlet {
 impl Receive for Input {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
-        self.collect();
-        let now = self.clock.now();
-        self.looked = now;
-        if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
-            self.check(now);
-        }
+        let now = self.begin();
         let mut has_packets = false;
         for interface in &mut self.interfaces {
             let Some(inlet) = &mut interface.inlet else { continue };
@@ -455,9 +465,15 @@ impl Receive for Input {
             interface.lost_before + interface.inlet.as_ref().map_or(0, |inlet| inlet.socket.statistics().lost())
         };
         // The program counts for all cores, so that one of them tells.
-        let unclaimed = |interface: &Interface| interface.device.counts().program.unclaimed;
-        let unclaimed = if self.place.is_first() { self.interfaces.iter().map(unclaimed).sum() } else { 0 };
-        ReceiveLosses { ring_full: self.interfaces.iter().map(in_socket).sum(), unclaimed }
+        let mut program = ProgramCounts::default();
+        if self.place.is_first() {
+            self.interfaces.iter().for_each(|interface| program.add(&interface.device.counts().program));
+        }
+        ReceiveLosses {
+            ring_full: self.interfaces.iter().map(in_socket).sum(),
+            unclaimed: program.unclaimed,
+            unsequenced: program.history_full + program.unstamped,
+        }
     }
 }
 
@@ -465,7 +481,7 @@ impl Drop for Input {
     fn drop(&mut self) {
         // The programs first, so that packets go to the kernel rather than to closed sockets.
         self.attached = None;
-        self.collect();
+        self.loans.collect(&mut self.free);
         (0..self.interfaces.len()).for_each(|interface| self.close(interface));
         self.core.give_spare(self.free.drain(..));
         self.note_free();

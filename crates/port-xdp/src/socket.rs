@@ -237,7 +237,7 @@ impl Socket {
             let [producer, consumer, entries, flags] = chosen[nth].map(|offset| offset as usize);
             let layout = Layout { producer, consumer, flags, entries, len };
             let bytes = entries + len as usize * entry_lens[nth];
-            Ok::<_, io::Error>((Arc::new(Area::of_socket(self.as_raw_fd(), bytes, pages[nth])?), layout))
+            Ok::<_, io::Error>((Arc::new(Area::of_file(self.as_raw_fd(), bytes, pages[nth])?), layout))
         };
         Ok([ring(0)?, ring(1)?])
     }

@@ -43,6 +43,8 @@ impl Input {
             popped: 0,
             pieces: Vec::new(),
             whole: Vec::new(),
+            stamped: None,
+            front: None,
         });
         let how = (opened.binding.scattered, need_wakeup);
         let outlet = Outlet::new(opened.socket, opened.transmit, common, how);
@@ -58,7 +60,7 @@ impl Input {
         let Some(mut inlet) = inlet.take() else { return };
         // Nobody will read what lies in the receive ring.
         let statistics = inlet.socket.statistics();
-        let lost = statistics.lost() + u64::from(inlet.received.unread());
+        let lost = statistics.lost() + u64::from(inlet.received.unread()) + u64::from(inlet.front.is_some());
         *lost_before += lost;
         device.count_lost(lost);
         core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
@@ -105,7 +107,7 @@ impl Input {
             return;
         }
         let Ok(queues) = Queues::of(&self.probe, &device.name, device.index()) else { return };
-        let checked = queues.check(&device.name, self.place.queues, self.options.single_queue);
+        let checked = queues.check(&device.name, self.place.queues, self.options.spread.is_single_queue());
         if checked.is_err() && !*has_wrong_queues {
             let exchanged = device.exchange();
             device.note(exchanged.and(checked).err().map(|error| error.to_string()));
@@ -119,7 +121,7 @@ impl Input {
     fn open_again(&mut self, interface: usize) -> Result<(), XdpError> {
         let device = Arc::clone(&self.interfaces[interface].device);
         let facts = Facts::of(&self.probe, &device.name)?;
-        facts.queues.check(&device.name, self.place.queues, self.options.single_queue)?;
+        facts.queues.check(&device.name, self.place.queues, self.options.spread.is_single_queue())?;
         self.open(interface, facts.index, facts.mtu, Duration::ZERO)?;
         let attached = device.attach(facts.index);
         match &attached {
