@@ -77,7 +77,7 @@ impl<'q, 'a, N: NetworkFunction> Replica<'q, 'a, N> {
                 && classify(&**nf, *by_ports, packet, bytes, &mut meta, &mut verdict)
             {
                 cut.push(packet.seq);
-                worker.drop_unseen(packet, Reason::malformed(Malformed::TransportTruncated));
+                worker.drop_unseen(packet, Reason::malformed(Malformed::IpTruncated));
             }
         }
         if !cut.is_empty() {
