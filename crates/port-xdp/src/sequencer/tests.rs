@@ -1,7 +1,7 @@
 //! The sequencer with the program that the kernel runs, on frames that a test hands to it.
 #![allow(clippy::print_stderr)]
 
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 use std::thread;
 
 use interface::InterfaceError;
@@ -156,37 +156,39 @@ fn a_program_waits_for_the_slowest_core() {
 fn programs_on_two_processors_and_cores_that_mark_agree_on_one_order() {
     let Some((sequencer, programs)) = loaded() else { return };
     let each = 3000_u64;
-    let orders: Vec<Mutex<Vec<Read>>> = (0..CORES).map(|_| Mutex::default()).collect();
-    thread::scope(|scope| {
-        for (side, program) in programs.iter().enumerate() {
-            scope.spawn(move || {
-                let mut sent = 0;
-                while sent < each {
-                    test_run(program.file(), &frame(sent << 1 | side as u64, 60)).expect("it runs");
-                    // What found the history full is sent again.
-                    sent = program.counts().unclaimed;
-                }
-            });
+    let send = |side: usize, program: &Program| {
+        let mut sent = 0;
+        while sent < each {
+            test_run(program.file(), &frame(sent << 1 | side as u64, 60)).expect("it runs");
+            // What found the history full is sent again.
+            sent = program.counts().unclaimed;
         }
-        for (core, order) in orders.iter().enumerate() {
-            let sequencer = Arc::clone(&sequencer);
-            scope.spawn(move || {
-                let mut reader = Reader::new(sequencer, core);
-                let (mut all, mut packets) = (Vec::new(), 0);
-                while packets < 2 * each {
-                    let come = read(&mut reader);
-                    packets += come.iter().filter(|read| matches!(read, Read::Packet(..))).count() as u64;
-                    if come.len() > 100 {
-                        reader.quiet();
-                    }
-                    all.extend(come);
-                    thread::yield_now();
-                }
-                *order.lock().expect("no test thread panics") = all;
-            });
+    };
+    let follow = |core: usize| {
+        let mut reader = Reader::new(Arc::clone(&sequencer), core);
+        let (mut all, mut packets) = (Vec::new(), 0);
+        while packets < 2 * each {
+            let come = read(&mut reader);
+            packets += come.iter().filter(|read| matches!(read, Read::Packet(..))).count() as u64;
+            if come.len() > 100 {
+                reader.quiet();
+            }
+            all.extend(come);
+            thread::yield_now();
         }
+        all
+    };
+    let orders: Vec<Vec<Read>> = thread::scope(|scope| {
+        let senders = [0, 1].map(|side| {
+            scope.spawn({
+                let program = &programs[side];
+                move || send(side, program)
+            })
+        });
+        let cores: Vec<_> = (0..CORES).map(|core| scope.spawn(move || follow(core))).collect();
+        senders.into_iter().for_each(|sender| sender.join().expect("it doesn't panic"));
+        cores.into_iter().map(|core| core.join().expect("it doesn't panic")).collect()
     });
-    let orders: Vec<Vec<Read>> = orders.into_iter().map(|order| order.into_inner().expect("as above")).collect();
     // The last marks may come after a core has its packets.
     let until_last =
         |order: &[Read]| order.iter().rposition(|read| matches!(read, Read::Packet(..))).expect("packets") + 1;
