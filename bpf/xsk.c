@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Hands the packets of an interface to the AF_XDP sockets of its queues. What the filter passes goes to the kernel; what no socket claims
-// is dropped and counted.
+// Two programs that hand the packets of an interface to AF_XDP sockets. What the filter passes goes to the kernel; what no socket claims is
+// dropped and counted.
+//
+// `xsk` hands the packets of each queue to that queue's socket. `sequence` numbers the packets of all interfaces, writes the first bytes of
+// each into a ring that all cores read, and hands packets to cores in turn.
 //
 // The committed xsk.o was made by this command, with Debian's clang 14; crates/port-xdp/tests/bytecode.rs makes it again and compares:
 //
@@ -28,13 +31,17 @@ struct xdp_md {
 };
 enum { XDP_DROP = 1, XDP_PASS = 2, XDP_REDIRECT = 4 };
 static void *(*bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
+static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_redirect_map)(const void *map, u64 key, u64 flags) = (void *)51;
+static long (*bpf_xdp_adjust_meta)(struct xdp_md *context, int delta) = (void *)54;
+static u64 (*bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)188;
+static long (*bpf_xdp_load_bytes)(struct xdp_md *context, u32 offset, void *to, u32 len) = (void *)189;
 
 // The loader makes the maps and puts their descriptors where the program names them: program.rs.
-extern const u8 sockets, filter, counts;
+extern const u8 sockets, filter, counts, place, order, history;
 
 // What is counted, by its place in the map `counts`: program.rs, Counts.
-enum count { REDIRECTED, UNCLAIMED, LINK_PASSED, MANAGEMENT_PASSED };
+enum count { REDIRECTED, UNCLAIMED, LINK_PASSED, MANAGEMENT_PASSED, HISTORY_FULL, UNSTAMPED };
 
 #define MANAGEMENT_MAX 8
 
@@ -120,28 +127,135 @@ always_inline enum verdict decide(const struct filter *rules, const u8 *data, co
 	return rules->link_passes ? TO_KERNEL_LINK : TO_FUNCTION;
 }
 
+// Decides what the filter passes. True if the packet is for the function; otherwise `action` says what becomes of it.
+always_inline int is_for_function(struct xdp_md *context, int *action)
+{
+	u32 zero = 0;
+	const struct filter *rules = bpf_map_lookup_elem(&filter, &zero);
+	*action = XDP_DROP;
+	if (!rules)
+		return 0;
+	switch (decide(rules, (const u8 *)(u64)context->data, (const u8 *)(u64)context->data_end)) {
+	case TO_KERNEL_LINK:
+		add_one(LINK_PASSED);
+		*action = XDP_PASS;
+		return 0;
+	case TO_KERNEL_MANAGEMENT:
+		add_one(MANAGEMENT_PASSED);
+		*action = XDP_PASS;
+		return 0;
+	case TO_FUNCTION:
+		break;
+	}
+	return 1;
+}
+
+// Hands the packet to a socket.
+always_inline int hand_over(u32 socket)
+{
+	// The action where there is no socket is in the flags.
+	long action = bpf_redirect_map(&sockets, socket, XDP_DROP);
+	add_one(action == XDP_REDIRECT ? REDIRECTED : UNCLAIMED);
+	return action;
+}
+
 // `frags`: a packet may lie in several buffers; its headers are in the first.
 SECTION("xdp.frags")
 int xsk(struct xdp_md *context)
 {
+	int action;
+	return is_for_function(context, &action) ? hand_over(context->rx_queue_index) : action;
+}
+
+// sequencer.rs has the same four structures.
+
+// The program's place among those of all interfaces.
+struct place {
+	// Sockets, one for each core.
+	u32 cores;
+	// The port's number of this interface.
+	u32 interface;
+	// Records of the history: a power of two.
+	u32 records;
+	// Records that are left free at least, so that programs on several processors that look at once don't overrun the readers.
+	u32 spare;
+};
+
+// Common to the programs of all interfaces. Each half has a cache line of its own.
+struct order {
+	// The number of the next packet.
+	u64 next;
+	u64 pad[7];
+	// Cores have read all records before this number.
+	u64 floor;
+	u64 pad_too[7];
+};
+
+#define HEAD_MAX 224
+
+// What cores are told of a packet.
+struct record {
+	// The packet's number and 1. Written last: whoever finds it here can read the rest.
+	u64 published;
+	// When the packet came, by the clock that never steps.
+	u64 time;
+	// Of marks, which user space writes.
+	u64 first;
+	u32 wire_len;
+	u16 interface;
+	// Bytes in `head`; larger values are marks.
+	u16 head_len;
+	u8 head[HEAD_MAX];
+};
+
+// Goes ahead of the packet.
+struct stamp {
+	u64 number;
+	u64 time;
+};
+
+SECTION("xdp.frags/sequence")
+int sequence(struct xdp_md *context)
+{
+	int action;
+	if (!is_for_function(context, &action))
+		return action;
 	u32 zero = 0;
-	const struct filter *rules = bpf_map_lookup_elem(&filter, &zero);
-	if (!rules)
+	const struct place *own = bpf_map_lookup_elem(&place, &zero);
+	struct order *common = bpf_map_lookup_elem(&order, &zero);
+	if (!own || !common)
 		return XDP_DROP;
-	switch (decide(rules, (const u8 *)(u64)context->data, (const u8 *)(u64)context->data_end)) {
-	case TO_KERNEL_LINK:
-		add_one(LINK_PASSED);
-		return XDP_PASS;
-	case TO_KERNEL_MANAGEMENT:
-		add_one(MANAGEMENT_PASSED);
-		return XDP_PASS;
-	case TO_FUNCTION:
-		break;
+	if (bpf_xdp_adjust_meta(context, -(int)sizeof(struct stamp))) {
+		add_one(UNSTAMPED);
+		return XDP_DROP;
 	}
-	// The action for a queue without a socket is in the flags.
-	long action = bpf_redirect_map(&sockets, context->rx_queue_index, XDP_DROP);
-	add_one(action == XDP_REDIRECT ? REDIRECTED : UNCLAIMED);
-	return action;
+	struct stamp *stamp = (struct stamp *)(u64)context->data_meta;
+	if ((void *)(stamp + 1) > (void *)(u64)context->data)
+		return XDP_DROP;
+	if (*(volatile u64 *)&common->next - *(volatile u64 *)&common->floor + own->spare >= own->records) {
+		add_one(HISTORY_FULL);
+		return XDP_DROP;
+	}
+	u64 now = bpf_ktime_get_ns();
+	u64 number = __sync_fetch_and_add(&common->next, 1);
+	u32 at = number & (own->records - 1);
+	struct record *record = bpf_map_lookup_elem(&history, &at);
+	if (!record)
+		return XDP_DROP;
+	stamp->number = number;
+	stamp->time = now;
+	u64 head_len = (u64)context->data_end - (u64)context->data;
+	if (head_len > HEAD_MAX)
+		head_len = HEAD_MAX;
+	record->time = now;
+	record->wire_len = bpf_xdp_get_buff_len(context);
+	record->interface = own->interface;
+	if (head_len == 0 || bpf_xdp_load_bytes(context, 0, record->head, head_len))
+		head_len = 0;
+	record->head_len = head_len;
+	// An exchange is a full barrier on every processor.
+	__sync_lock_test_and_set(&record->published, number + 1);
+	return hand_over(number % own->cores);
 }
 
 SECTION("license") const char terms[] = "MIT";

@@ -54,7 +54,8 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)?;
     sanitize(&["-p", "millrace-engine", "--test", "transacted"], totals)?;
     sanitize(&["-p", "millrace-fifo", "--test", "stress"], totals)?;
-    sanitize(&["-p", "millrace-locality", "--lib", "loan"], totals)
+    sanitize(&["-p", "millrace-locality", "--lib", "loan"], totals)?;
+    sanitize(&["-p", "millrace-port-xdp", "--lib", "--", "ledger", "ring", "sequencer"], totals)
 }
 
 fn sanitize(what: &[&str], totals: &mut Totals) -> Result<()> {

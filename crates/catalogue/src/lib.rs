@@ -209,6 +209,12 @@ pub trait Program: Send + Sync {
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
     fn wants_whole_datagrams(&self) -> bool;
 
+    /// Whether a run with these options can go behind a sequencer.
+    ///
+    /// # Errors
+    /// Why it can't, as a sentence.
+    fn takes_sequencer(&self, kind: EngineKind, options: &Options) -> Result<(), String>;
+
     /// The ports that the configuration names; see [`nf::NetworkFunction::ports`].
     fn ports(&self) -> Vec<u16>;
 
@@ -402,6 +408,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn wants_whole_datagrams(&self) -> bool {
         self.0.wants_whole_datagrams()
+    }
+
+    fn takes_sequencer(&self, kind: EngineKind, options: &Options) -> Result<(), String> {
+        engine::takes_sequencer(kind, &*self.0, options)
     }
 
     fn ports(&self) -> Vec<u16> {

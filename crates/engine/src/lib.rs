@@ -119,7 +119,7 @@ pub use run::instance::{
 pub use run::{
     Beginning, Control, CoreProgress, CoreRun, Feed, Look, Mail, MemoryMax, Outcome, Piped, Recovery, Running,
     SequencedTotal, drive, memory_max, processors, resolve, run, run_cores, run_pipeline, run_sequenced, sequence,
-    start, start_from,
+    start, start_from, takes_sequencer,
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;

@@ -265,7 +265,7 @@ impl Receive for RingQueue {
     fn lost(&self) -> ReceiveLosses {
         // The losses of all queues together; the first queue reports them.
         let ring_full = if self.core == 0 { self.wire.lost.load(ANY) } else { 0 };
-        ReceiveLosses { ring_full, unclaimed: 0 }
+        ReceiveLosses { ring_full, ..ReceiveLosses::default() }
     }
 }
 

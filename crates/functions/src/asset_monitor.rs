@@ -176,6 +176,11 @@ impl NetworkFunction for AssetMonitor {
         PacketSet::SymmetricFiveTuple
     }
 
+    /// Protocols show in what is said.
+    fn reads_payload(&self) -> bool {
+        true
+    }
+
     fn sizing(&self) -> Sizing {
         self.config.sizing()
     }

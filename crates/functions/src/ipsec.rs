@@ -205,6 +205,11 @@ impl NetworkFunction for Ipsec {
         Sizing { flows: room, flows_v6: room }
     }
 
+    /// All of what a tunnel brings is authenticated.
+    fn reads_payload(&self) -> bool {
+        true
+    }
+
     fn shared<M: Memory>(&self, _memory: &M) {}
 
     fn meta(&self, headers: &Headers, frame: &[u8]) -> Option<Passage> {

@@ -595,6 +595,12 @@ impl<T: Trace> NetworkFunction for Rules<T> {
         packet::ICMP_ERROR_GROWTH
     }
 
+    /// For checksums, and for matches on bytes.
+    fn reads_payload(&self) -> bool {
+        let machines = &self.compiled.machines;
+        self.compiled.checksums || machines.iter().any(|machine| !machine.bytes.is_empty())
+    }
+
     fn sizing(&self) -> Sizing {
         match self.compiled.place {
             Place::Flow(_) => Sizing { flows: self.compiled.flows, flows_v6: self.compiled.flows_v6 },

@@ -1,4 +1,4 @@
-//! Memory mapped for a socket: its rings, and frames.
+//! Memory shared with the kernel: rings, and frames.
 
 use std::ffi::c_int;
 use std::io;
@@ -33,12 +33,12 @@ impl Area {
         Ok(area)
     }
 
-    /// Maps `len` bytes of a socket's rings, from `offset` on.
+    /// Maps `len` bytes that the kernel shares by a descriptor, such as a socket's rings, from `offset` on.
     ///
     /// # Errors
-    /// The socket has no such ring, or the kernel no memory.
-    pub fn of_socket(socket: RawFd, len: usize, offset: i64) -> io::Result<Self> {
-        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, socket, offset)
+    /// There is nothing to share at that place, or the kernel has no memory.
+    pub fn of_file(file: RawFd, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, file, offset)
     }
 
     fn map(len: usize, flags: c_int, file: RawFd, offset: i64) -> io::Result<Self> {

@@ -5,6 +5,8 @@
 //! threads can run in addition. A serializable engine is compared with its own witness: replaying the packets in commit order must give
 //! every verdict and the state again.
 
+mod in_turn;
+
 use std::collections::VecDeque;
 use std::mem::take;
 use std::ops::{Range, RangeInclusive};
@@ -13,7 +15,8 @@ use std::sync::Arc;
 use engine::{
     AnyWorker, Commit, Control, CoreBatch, Cuts, Dispatcher, EngineInstance, EngineKind, FlowState, Guarantee, Inspect,
     Mail, Options, Part, Placement, PrivateInstance, ShardedInstance, Shared, SharedInstance, Tables,
-    TransactedInstance, drive, private_instance, resolve, sharded_instance, shared_instance, transacted_instance,
+    TransactedInstance, drive, private_instance, resolve, sharded_instance, shared_instance, takes_sequencer,
+    transacted_instance,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
@@ -22,6 +25,8 @@ use packet::{Nanos, Seq};
 use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
 use synth::Rng;
+
+use self::in_turn::InTurn;
 
 /// What to verify.
 #[derive(Clone, Debug)]
@@ -118,6 +123,8 @@ struct Case {
     seed: Option<u64>,
     /// The cuts of `pipeline`.
     cuts: Cuts,
+    /// True if the port sequences, not the engine.
+    in_turn: bool,
 }
 
 /// The first difference of a run.
@@ -183,9 +190,13 @@ impl<N: Function> Bench<'_, N> {
                 let fits = |cuts: &Cuts| *cuts == Cuts::Parse || is_cut && cores > 1 && cuts.accepts(cores).is_ok();
                 let all: Vec<Cuts> = Cuts::ALL.into_iter().filter(fits).collect();
                 let cuts = |seed: u64| all[seed as usize % all.len()];
-                cases.extend(plan.seeds.clone().map(|seed| Case { engine, cores, seed: Some(seed), cuts: cuts(seed) }));
+                let case = |seed, cuts| Case { engine, cores, seed, cuts, in_turn: false };
+                cases.extend(plan.seeds.clone().map(|seed| case(Some(seed), cuts(seed))));
                 if plan.threads {
-                    cases.extend(all.iter().map(|cuts| Case { engine, cores, seed: None, cuts: *cuts }));
+                    cases.extend(all.iter().map(|cuts| case(None, *cuts)));
+                }
+                if plan.threads && cores > 1 && takes_sequencer(engine, &**self.nf, &self.options).is_ok() {
+                    cases.push(Case { in_turn: true, ..case(None, Cuts::default()) });
                 }
             }
         }
@@ -429,16 +440,14 @@ impl<N: Function> Bench<'_, N> {
                     instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
                 schedule(&mut workers, &mut instance.dispatcher, self.trace, len, seed)
             }
+            None if case.in_turn => {
+                let mut port = InTurn::new(self.trace, len);
+                self.drive(instance, &mut port)?;
+                port.observed()
+            }
             None => {
                 let mut port = TracePort::new(self.trace, len);
-                let outcome = drive(instance, &self.options, &mut port, &Control::default(), &Mail::new(case.cores));
-                if let Some(failure) = outcome.map_or_else(Some, |outcome| outcome.failure) {
-                    return Err(Difference {
-                        seq: None,
-                        expected: "a run to the end".into(),
-                        got: failure.to_string(),
-                    });
-                }
+                self.drive(instance, &mut port)?;
                 port.observed()?
             }
         };
@@ -454,6 +463,21 @@ impl<N: Function> Bench<'_, N> {
             return Err(Difference { seq: None, expected, got: format!("{alive} alive of {flows:?}") });
         }
         Ok(packets)
+    }
+
+    /// Runs real threads over a port.
+    fn drive<P: Placement<N>>(&self, instance: &mut EngineInstance<N, P>, port: &mut dyn Port) -> Result<(), Difference>
+    where
+        EngineInstance<N, P>: Inspect<N>,
+    {
+        let cores = instance.workers.len();
+        let outcome = drive(instance, &self.options, port, &Control::default(), &Mail::new(cores));
+        match outcome.map_or_else(Some, |outcome| outcome.failure) {
+            None => Ok(()),
+            Some(failure) => {
+                Err(Difference { seq: None, expected: "a run to the end".into(), got: failure.to_string() })
+            }
+        }
     }
 
     /// Bisects to the shortest prefix of the trace that shows a difference. Runs with real threads are not bisected, because they may not
@@ -630,8 +654,12 @@ impl Transmit for &mut Sink<'_> {
 }
 
 fn fill(batch: &mut Batch, trace: &Trace, range: Range<usize>) {
+    fill_from(batch, trace, range);
+}
+
+fn fill_from(batch: &mut Batch, trace: &Trace, indices: impl Iterator<Item = usize>) {
     batch.clear();
-    for index in range {
+    for index in indices {
         let (packet, bytes) = at(trace, index);
         batch.push(port::Packet { seq: Seq(index as u64), fate: Fate::Pending, ..*packet }, bytes);
     }

@@ -212,6 +212,12 @@ pub trait NetworkFunction:
         false
     }
 
+    /// True if [`meta`](Self::meta) reads more of a frame than headers and the few bytes behind them: payload, or a checksum over it. Such
+    /// a function needs the packets themselves, where a history has only the beginnings of packets.
+    fn reads_payload(&self) -> bool {
+        false
+    }
+
     /// The number of flows that the tables hold.
     fn sizing(&self) -> Sizing;
 

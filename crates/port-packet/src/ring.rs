@@ -105,7 +105,7 @@ impl Ring {
             _ => PacketError::system(name, "make a receive ring", error),
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &shape).map_err(no_memory)?;
-        let area = Area::of_socket(socket.as_raw_fd(), bytes, 0).map_err(no_memory)?;
+        let area = Area::of_file(socket.as_raw_fd(), bytes, 0).map_err(no_memory)?;
         // Sockets of a group must not take packets before all have joined, as these would come twice.
         socket.filter(Filter::Nothing).map_err(refused("set a filter"))?;
         socket.bind(index).map_err(refused("bind a packet socket"))?;
@@ -224,7 +224,7 @@ impl Ring {
         let totals = self.totals();
         // ORDERING: Relaxed. As in `stop`.
         let unclaimed = if self.stopped.load(Ordering::Relaxed) { totals.unread() } else { 0 };
-        ReceiveLosses { ring_full: totals.lost, unclaimed }
+        ReceiveLosses { ring_full: totals.lost, unclaimed, ..ReceiveLosses::default() }
     }
 
     /// The word that says whose a block is.

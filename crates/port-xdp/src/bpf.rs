@@ -4,6 +4,8 @@ use std::ffi::{CString, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use interface::Area;
+
 const MAP_CREATE: c_int = 0;
 const MAP_LOOKUP: c_int = 1;
 const MAP_UPDATE: c_int = 2;
@@ -65,6 +67,20 @@ pub(crate) struct Map {
 impl Map {
     /// Makes a map with keys of 4 bytes.
     pub(crate) fn new(kind: MapKind, name: &str, value_len: usize, entries: u32) -> io::Result<Self> {
+        Self::with_flags(kind, name, value_len, entries, 0)
+    }
+
+    /// Makes an array whose values this process and the program both reach, one behind another, and maps it. Values are multiples of 8
+    /// bytes.
+    pub(crate) fn shared(name: &str, value_len: usize, entries: u32) -> io::Result<(Self, Area)> {
+        const MAPPABLE: u32 = 1 << 10;
+        assert!(value_len.is_multiple_of(8), "values lie side by side");
+        let map = Self::with_flags(MapKind::Array, name, value_len, entries, MAPPABLE)?;
+        let area = Area::of_file(map.file.as_raw_fd(), value_len * entries as usize, 0)?;
+        Ok((map, area))
+    }
+
+    fn with_flags(kind: MapKind, name: &str, value_len: usize, entries: u32, flags: u32) -> io::Result<Self> {
         #[repr(C)]
         struct Attributes {
             kind: u32,
@@ -81,7 +97,7 @@ impl Map {
             key_len: 4,
             value_len: value_len as u32,
             entries,
-            flags: 0,
+            flags,
             inner_map: 0,
             numa_node: 0,
             name: object_name(name),

@@ -1,10 +1,10 @@
 //! The part that both halves of a core's queue share: the frames, their ledger, and free frames on their way from one half to the other.
+//! Cores that share a queue share this, too.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use locality::loan::Lender;
-
+use crate::common::Common;
 use crate::ledger::{Balance, Frame, Ledger};
 use crate::umem::Umem;
 
@@ -15,28 +15,25 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     /// Free frames that neither half holds.
     spare: Mutex<Vec<Frame>>,
-    /// For each loan number: true once the loan is over.
-    returned: Box<[AtomicBool]>,
-    /// Free frames that the receiving half holds, for the balance.
+    /// Free frames that receiving halves hold, for the balance.
     input_free: AtomicUsize,
+    /// What the sockets on each interface have together, while there are any.
+    commons: Box<[Mutex<Weak<Common>>]>,
 }
-
-/// Loans of a core at a time. An engine has a few batches for each core under way.
-pub(crate) const LOANS: usize = 256;
 
 /// Free frames that pass between the halves at a time.
 pub(crate) const EXCHANGED: usize = 128;
 
 impl Core {
-    pub(crate) fn new(umem: Umem) -> Self {
+    pub(crate) fn new(umem: Umem, interfaces: usize) -> Self {
         let frames = (umem.len() / umem.frame_len() as usize) as u32;
         let (ledger, free) = Ledger::new(frames);
         Self {
             umem,
             ledger,
             spare: Mutex::new(free),
-            returned: (0..LOANS).map(|_| AtomicBool::new(false)).collect(),
             input_free: AtomicUsize::new(0),
+            commons: (0..interfaces).map(|_| Mutex::default()).collect(),
         }
     }
 
@@ -56,19 +53,15 @@ impl Core {
         self.spare().extend(frames);
     }
 
-    /// True, once, if the loan is over.
-    pub(crate) fn is_returned(&self, loan: usize) -> bool {
-        // ORDERING: Acquire pairs with Release in `back`: whoever had the memory is done with it.
-        self.returned[loan].load(Ordering::Acquire) && {
-            // ORDERING: Relaxed. The loan's number is used again by this thread alone.
-            self.returned[loan].store(false, Ordering::Relaxed);
-            true
-        }
+    /// What the sockets on an interface have together. The lock is held while one is opened.
+    pub(crate) fn common(&self, interface: usize) -> MutexGuard<'_, Weak<Common>> {
+        self.commons[interface].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn note_input_free(&self, frames: usize) {
-        // ORDERING: Relaxed. A number to look at; pairs with `balance`.
-        self.input_free.store(frames, Ordering::Relaxed);
+    /// A receiving half holds this many free frames, and held `before` when it last said so.
+    pub(crate) fn note_input_free(&self, before: usize, frames: usize) {
+        // ORDERING: Relaxed. A number to look at; pairs with `balance`. It may wrap in between, and doesn't as a sum.
+        self.input_free.fetch_add(frames.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// How many frames are where. `output_free` are those that the transmitting half holds.
@@ -76,12 +69,5 @@ impl Core {
         // ORDERING: Relaxed. As in `note_input_free`.
         let at_hand = self.spare().len() + self.input_free.load(Ordering::Relaxed) + output_free;
         Balance { at_hand, ..self.ledger.balance() }
-    }
-}
-
-impl Lender for Core {
-    fn back(&self, number: u64) {
-        // ORDERING: Release pairs with Acquire in `is_returned`.
-        self.returned[number as usize].store(true, Ordering::Release);
     }
 }

@@ -15,6 +15,7 @@ use crate::facts::Facts;
 use crate::filter::Filter;
 use crate::options::{Mode, Options};
 use crate::program::{Program, ProgramCounts};
+use crate::sequencer::Sequencer;
 use crate::socket::{Binding, Socket};
 
 /// An interface and its program.
@@ -42,8 +43,9 @@ struct State {
     /// Where the program runs, in words.
     place: String,
     binding: Option<Binding>,
-    queues: u32,
     filter: Filter,
+    /// The sequencer, and the port's number of this interface, if packets are sequenced.
+    sequencer: Option<(Arc<Sequencer>, u32)>,
     /// Reason why the interface can't be used at the moment.
     trouble: Option<String>,
 }
@@ -55,7 +57,8 @@ pub struct InterfaceCounts {
     pub interface: String,
     /// What its XDP program has counted.
     pub program: ProgramCounts,
-    /// Packets for the function that were lost because a ring was full, or that lay in one when its socket was closed.
+    /// Packets for the function that were lost because a ring was full, that lay in one when its socket was closed, or that came out of
+    /// one after their turn.
     pub ring_full: u64,
     /// Link traffic that the port has sent out of this interface itself.
     pub sent_across: u64,
@@ -65,19 +68,31 @@ pub struct InterfaceCounts {
     pub trouble: Option<String>,
 }
 
+/// What a program is loaded with.
+fn of(sequencer: &Option<(Arc<Sequencer>, u32)>) -> Option<(&Sequencer, u32)> {
+    sequencer.as_ref().map(|(sequencer, interface)| (&**sequencer, *interface))
+}
+
 impl Device {
-    /// Loads the program. Nothing is attached yet.
-    pub(crate) fn new(name: &str, facts: &Facts, queues: u32, mode: Mode, filter: &Filter) -> Result<Self, XdpError> {
+    /// Loads the program for so many sockets. Nothing is attached yet.
+    pub(crate) fn new(
+        name: &str,
+        facts: &Facts,
+        sockets: u32,
+        mode: Mode,
+        filter: &Filter,
+        sequencer: Option<(Arc<Sequencer>, u32)>,
+    ) -> Result<Self, XdpError> {
         let state = State {
-            program: Program::load(name, queues, filter)?,
+            program: Program::load(name, sockets, filter, of(&sequencer))?,
             before: ProgramCounts::default(),
             link: None,
-            sockets: (0..queues).map(|_| Weak::new()).collect(),
+            sockets: (0..sockets).map(|_| Weak::new()).collect(),
             lost_before: 0,
             place: String::new(),
             binding: None,
-            queues,
             filter: filter.clone(),
+            sequencer,
             trouble: None,
         };
         Ok(Self {
@@ -178,11 +193,11 @@ impl Device {
     /// Loads the program again and puts it in the place of the running one, between two packets.
     pub(crate) fn exchange(&self) -> Result<(), XdpError> {
         let mut state = self.state();
-        let program = Program::load(&self.name, state.queues, &state.filter)?;
+        let program = Program::load(&self.name, state.sockets.len() as u32, &state.filter, of(&state.sequencer))?;
         let refused = |error| XdpError::system(&self.name, "exchange the XDP program", error);
-        for (queue, socket) in state.sockets.iter().enumerate() {
+        for (number, socket) in state.sockets.iter().enumerate() {
             if let Some(socket) = socket.upgrade() {
-                program.claim(queue as u32, socket.as_raw_fd()).map_err(refused)?;
+                program.claim(number as u32, socket.as_raw_fd()).map_err(refused)?;
             }
         }
         if let Some(link) = &state.link {
@@ -195,12 +210,12 @@ impl Device {
         Ok(())
     }
 
-    /// Sends the queue's packets to a socket.
-    pub(crate) fn claim(&self, queue: u32, socket: &Arc<Socket>, binding: &Binding) -> Result<(), XdpError> {
+    /// Sends the queue's packets to a socket, or the core's.
+    pub(crate) fn claim(&self, number: u32, socket: &Arc<Socket>, binding: &Binding) -> Result<(), XdpError> {
         let mut state = self.state();
-        let claimed = state.program.claim(queue, socket.as_raw_fd());
+        let claimed = state.program.claim(number, socket.as_raw_fd());
         state.binding = Some(binding.clone());
-        state.sockets[queue as usize] = Arc::downgrade(socket);
+        state.sockets[number as usize] = Arc::downgrade(socket);
         claimed.map_err(|error| XdpError::system(&self.name, "give a queue to a socket", error))
     }
 
@@ -271,11 +286,16 @@ impl Device {
             (_, false) => ", none longer than a page, as this kernel is older than 5.18",
             _ => "",
         };
-        let plural = if state.queues == 1 { "" } else { "s" };
+        let sockets = state.sockets.len();
+        let sockets = match (&state.sequencer, sockets) {
+            (Some(_), _) => format!("1 queue, sequenced for {sockets} cores"),
+            (None, 1) => "1 queue".to_owned(),
+            (None, _) => format!("{sockets} queues"),
+        };
         let trouble = state.trouble.as_ref().map(|trouble| format!("; now: {trouble}")).unwrap_or_default();
         format!(
-            "{}: {place}, {copying}, {} queue{plural}, {frames} frames of {frame_len} bytes a core{spread}{polling}; {}{trouble}",
-            self.name, state.queues, state.filter
+            "{}: {place}, {copying}, {sockets}, {frames} frames of {frame_len} bytes a core{spread}{polling}; {}{trouble}",
+            self.name, state.filter
         )
     }
 }

@@ -1,5 +1,6 @@
 //! The receiving half of a core: its interfaces' receive and fill rings, and the loans of frames to batches.
 
+pub(crate) mod in_turn;
 mod presence;
 
 use std::io;
@@ -9,11 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use interface::{Presence, Probe};
-use locality::loan::{Lender, Loan};
+use locality::loan::Loan;
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
 
 use crate::clock::Clock;
+use crate::common::Common;
 use crate::core::{Core, EXCHANGED};
 use crate::device::Device;
 use crate::error::XdpError;
@@ -23,7 +25,8 @@ use crate::loans::Loans;
 use crate::options::Options;
 use crate::outlets::{End, Outlets, lock};
 use crate::port::Attached;
-use crate::ring::{Consumer, Descriptor, Producer};
+use crate::program::ProgramCounts;
+use crate::ring::{Consumer, Descriptor};
 use crate::socket::Socket;
 
 /// Receives from all interfaces of one core.
@@ -34,9 +37,10 @@ pub(crate) struct Input {
     options: Arc<Options>,
     attached: Option<Arc<Attached>>,
     probe: Probe,
-    queue: u32,
-    queues: u32,
+    place: Place,
     free: Vec<Frame>,
+    /// How many those were when it was last told.
+    noted_free: usize,
     loans: Loans,
     /// Number of the next packet, and the step to the one after it.
     next: Seq,
@@ -50,8 +54,31 @@ pub(crate) struct Input {
     first: usize,
     /// Link traffic of a burst that goes across.
     across: Vec<Across>,
-    /// Bytes of a packet that came in several frames.
-    whole: Vec<u8>,
+}
+
+/// A core's place among those that receive from the same interfaces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The hardware queue that it receives from.
+    pub(crate) queue: u32,
+    /// How many of them are received from.
+    pub(crate) queues: u32,
+    /// Which of the sockets on the queue is its own.
+    pub(crate) member: u32,
+    /// How many sockets share the queue.
+    pub(crate) members: u32,
+}
+
+impl Place {
+    /// The program's number of the core's socket.
+    const fn socket(self) -> u32 {
+        self.queue * self.members + self.member
+    }
+
+    /// True for one of the cores, which does what is to be done once.
+    const fn is_first(self) -> bool {
+        self.socket() == 0
+    }
 }
 
 /// An interface as one core sees it.
@@ -65,18 +92,32 @@ struct Interface {
     lost_before: u64,
 }
 
-/// The receive and fill ring of a socket.
+/// The receive ring of a socket.
 struct Inlet {
     socket: Arc<Socket>,
     received: Consumer<Descriptor>,
-    fill: Producer<u64>,
+    /// Has the fill ring.
+    common: Arc<Common>,
     need_wakeup: bool,
-    /// Number of the interface that it is bound to.
-    index: u32,
-    /// Frames in the fill and the receive ring.
-    filled: u32,
+    /// Frames taken out of the ring since it was last released.
+    popped: u32,
     /// The frames of a packet whose last frame has not come yet.
     pieces: Vec<(u64, u32)>,
+    /// Bytes of a packet that came in several frames.
+    whole: Vec<u8>,
+    /// Behind a sequencer: the number of that packet.
+    stamped: Option<u64>,
+    /// Behind a sequencer: a packet that was taken out of the ring, and is not handed out yet, with its number.
+    front: Option<(Arrival, u64)>,
+}
+
+/// A packet out of a receive ring.
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// At this address, with this length.
+    InFrame(u64, u32),
+    /// In several frames, which are free again: its bytes are the inlet's `whole`.
+    Gathered,
 }
 
 struct Across {
@@ -99,7 +140,7 @@ impl Input {
         devices: &[Arc<Device>],
         options: Arc<Options>,
         attached: Arc<Attached>,
-        (queue, queues): (u32, u32),
+        place: Place,
         clock: Clock,
     ) -> io::Result<Self> {
         let interface = |device: &Arc<Device>| Interface {
@@ -111,30 +152,30 @@ impl Input {
         };
         let (burst, frames) = (options.burst, options.frames as usize * devices.len());
         Ok(Self {
-            core,
             outlets,
             interfaces: devices.iter().map(interface).collect(),
             options,
             attached: Some(attached),
             probe: Probe::new()?,
-            queue,
-            queues,
+            place,
             free: Vec::with_capacity(frames),
-            loans: Loans::new(burst),
-            next: Seq(u64::from(queue)),
-            step: u64::from(queues),
+            loans: Loans::new(Arc::clone(&core), burst),
+            noted_free: 0,
+            next: Seq(u64::from(place.queue)),
+            step: u64::from(place.queues),
             clock,
             looked: clock.now(),
             checked: clock.now(),
             first: 0,
             across: Vec::with_capacity(burst),
-            whole: Vec::new(),
+            core,
         })
     }
 
-    /// Frees the frames of loans that are over.
-    fn collect(&mut self) {
-        self.loans.collect(&self.core, &mut self.free);
+    /// Tells how many free frames it holds, for the balance.
+    fn note_free(&mut self) {
+        let before = std::mem::replace(&mut self.noted_free, self.free.len());
+        self.core.note_input_free(before, self.noted_free);
     }
 
     /// Fetches free frames from the other half.
@@ -155,13 +196,13 @@ impl Input {
 
     /// Frames that the fill and receive ring of an interface should have.
     fn target(&self) -> u32 {
-        self.options.ring_len.min(self.options.frames / 2)
+        self.options.ring_len.min(self.options.frames / 2) * self.place.members
     }
 
     /// True if a ring lacks most of its frames, or no batch can be lent.
     fn is_starved(&self) -> bool {
         let low = self.target() / 4;
-        let is_low = |interface: &Interface| interface.inlet.as_ref().is_some_and(|inlet| inlet.filled < low);
+        let is_low = |interface: &Interface| interface.inlet.as_ref().is_some_and(|inlet| inlet.common.filled() < low);
         self.loans.is_exhausted() || self.interfaces.iter().any(is_low)
     }
 
@@ -171,17 +212,21 @@ impl Input {
         loop {
             let Self { core, interfaces, free, .. } = self;
             let Some(inlet) = &mut interfaces[interface].inlet else { return };
-            let wanted = target.saturating_sub(inlet.filled);
-            let count = wanted.min(inlet.fill.room(wanted)).min(free.len() as u32);
+            // A core that shares the ring and fills it now finds these frames later.
+            let Some(mut fill) = inlet.common.fill() else { return };
+            let wanted = target.saturating_sub(inlet.common.filled());
+            let count = wanted.min(fill.room(wanted)).min(free.len() as u32);
+            // Counted before another core can take them out.
+            inlet.common.add_filled(count);
             for frame in free.drain(free.len() - count as usize..) {
-                inlet.fill.push(core.umem.address(core.ledger.fill(frame, interface)));
+                fill.push(core.umem.address(core.ledger.fill(frame, interface)));
             }
-            inlet.filled += count;
-            inlet.fill.publish();
-            if inlet.need_wakeup && inlet.fill.needs_wakeup() {
+            fill.publish();
+            if inlet.need_wakeup && fill.needs_wakeup() {
                 // If it fails, the interface is down or gone, which `check` finds.
                 let _ = inlet.socket.wake_to_receive();
             }
+            drop(fill);
             if count == wanted || !free.is_empty() {
                 return;
             }
@@ -194,77 +239,85 @@ impl Input {
 
     /// Takes packets of an interface into the batch, at most `most`. Returns how many came.
     fn take(&mut self, interface: usize, most: usize, loan: usize, now: Nanos, batch: &mut Batch) -> usize {
-        let goes_across = self.options.filter.link == LinkPolicy::Across;
-        let (mut count, mut sent_across, mut lost_across) = (0, 0, 0);
-        let Self { core, interfaces, free, loans, next, step, across, whole, outlets, .. } = self;
-        let Some(inlet) = &mut interfaces[interface].inlet else { return 0 };
-        let mut numbered = |len: u32, offset: u32| {
-            let seq = *next;
-            *next = Seq(seq.0 + *step);
-            Packet {
-                seq,
-                time: now,
-                offset,
-                len,
-                wire_len: len,
-                interface: interface as u16,
-                link: LinkType::Ethernet,
-                bucket: 0,
-                fate: Fate::Pending,
-            }
-        };
-        while count < most || !inlet.pieces.is_empty() {
-            let Some(Descriptor { address, len, options }) = inlet.received.pop() else { break };
-            inlet.filled = inlet.filled.saturating_sub(1);
-            let continues = options & libc::XDP_PKT_CONTD != 0;
-            if continues || !inlet.pieces.is_empty() {
-                inlet.pieces.push((address, len));
-                if continues {
-                    continue;
-                }
-                count += 1;
-                whole.clear();
-                for (address, len) in inlet.pieces.drain(..) {
-                    let number = core.umem.frame_at(address);
-                    if core.umem.is_within_frame(address, len) {
-                        // SAFETY: the kernel has filled the frame and given it back, and nobody else has it until it is free below.
-                        whole.extend_from_slice(unsafe { core.umem.bytes(address, len) });
-                    }
-                    free.extend(core.ledger.unfill(number, interface));
-                }
-                if goes_across && is_link(whole) {
-                    let is_sent = lock(outlets).send(whole, interface ^ 1, End::Link);
-                    sent_across += u64::from(is_sent);
-                    lost_across += u64::from(!is_sent);
-                } else {
-                    batch.push(numbered(whole.len() as u32, 0), whole);
-                }
-                continue;
-            }
+        let mut count = 0;
+        while count < most {
+            let Self { core, interfaces, free, .. } = self;
+            let Some(inlet) = &mut interfaces[interface].inlet else { break };
+            let Some(arrival) = inlet.pop(core, interface, free) else { break };
             count += 1;
-            let number = core.umem.frame_at(address);
-            if !core.umem.is_within_frame(address, len) {
-                free.extend(core.ledger.unfill(number, interface));
-                continue;
-            }
-            // SAFETY: the kernel has filled the frame and given it back, and nobody else has it yet.
-            if goes_across && is_link(unsafe { core.umem.bytes(address, len) }) {
-                across.push(Across { address, len, from: interface });
-                continue;
-            }
-            // A frame that the ledger doesn't have there is not handed out.
-            if core.ledger.lend(number, interface) {
-                core.umem.prefetch(address);
-                loans.add(loan, number);
-                batch.push_lent(&numbered(len, address as u32), 0);
+            let seq = self.next;
+            if self.hand_out(interface, arrival, (seq, now), loan, batch) {
+                self.next = Seq(seq.0 + self.step);
             }
         }
-        inlet.received.release();
-        if sent_across + lost_across > 0 {
-            lock(outlets).push();
-            interfaces[interface ^ 1].device.count_across(sent_across, lost_across);
+        if let Some(inlet) = &mut self.interfaces[interface].inlet {
+            inlet.release();
         }
         count
+    }
+
+    /// Puts a packet into the batch, with this number and time. False if it is link traffic that goes across.
+    #[inline(always)]
+    fn hand_out(
+        &mut self,
+        interface: usize,
+        arrival: Arrival,
+        (seq, time): (Seq, Nanos),
+        loan: usize,
+        batch: &mut Batch,
+    ) -> bool {
+        let goes_across = self.options.filter.link == LinkPolicy::Across;
+        let packet = |len: u32, offset: u32| Packet {
+            seq,
+            time,
+            offset,
+            len,
+            wire_len: len,
+            interface: interface as u16,
+            link: LinkType::Ethernet,
+            bucket: 0,
+            fate: Fate::Pending,
+        };
+        let Self { core, interfaces, loans, across, outlets, .. } = self;
+        let (address, len) = match arrival {
+            Arrival::InFrame(address, len) => (address, len),
+            Arrival::Gathered => {
+                let Some(Inlet { whole, .. }) = &interfaces[interface].inlet else { return false };
+                if !(goes_across && is_link(whole)) {
+                    batch.push(packet(whole.len() as u32, 0), whole);
+                    return true;
+                }
+                let mut outlets = lock(outlets);
+                let is_sent = outlets.send(whole, interface ^ 1, End::Link);
+                outlets.push();
+                interfaces[interface ^ 1].device.count_across(u64::from(is_sent), u64::from(!is_sent));
+                return false;
+            }
+        };
+        // SAFETY: the kernel has filled the frame and given it back, and nobody else has it yet.
+        if goes_across && is_link(unsafe { core.umem.bytes(address, len) }) {
+            across.push(Across { address, len, from: interface });
+            return false;
+        }
+        // A frame that the ledger doesn't have there is not handed out.
+        let number = core.umem.frame_at(address);
+        if core.ledger.lend(number, interface) {
+            core.umem.prefetch(address);
+            loans.add(loan, number);
+            batch.push_lent(&packet(len, address as u32), 0);
+        }
+        true
+    }
+
+    /// Begins a receive: frees the frames of loans that are over, and looks at the interfaces if it is time. Returns the time.
+    fn begin(&mut self) -> Nanos {
+        self.loans.collect(&mut self.free);
+        let now = self.clock.now();
+        self.looked = now;
+        if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
+            self.check(now);
+        }
+        now
     }
 
     /// Sends link traffic of this burst to the paired interfaces.
@@ -281,22 +334,64 @@ impl Input {
     }
 
     /// What a receive without packets returns.
-    fn idle(&self) -> Result<Received, PortError> {
-        self.core.note_input_free(self.free.len());
+    fn idle(&mut self) -> Result<Received, PortError> {
+        self.note_free();
         let down = self.interfaces.iter().find(|interface| interface.presence != Presence::Up);
         down.map_or(Ok(Received::Idle), |interface| Err(PortError::Down(interface.device.name.clone())))
+    }
+}
+
+impl Inlet {
+    /// Takes a packet out of the ring, if all of it has come.
+    #[inline(always)]
+    fn pop(&mut self, core: &Core, interface: usize, free: &mut Vec<Frame>) -> Option<Arrival> {
+        loop {
+            let Descriptor { address, len, options } = self.received.pop()?;
+            self.popped += 1;
+            let continues = options & libc::XDP_PKT_CONTD != 0;
+            if continues || !self.pieces.is_empty() {
+                self.pieces.push((address, len));
+                if continues {
+                    continue;
+                }
+                self.gather(core, interface, free);
+                return Some(Arrival::Gathered);
+            }
+            if core.umem.is_within_frame(address, len) {
+                return Some(Arrival::InFrame(address, len));
+            }
+            free.extend(core.ledger.unfill(core.umem.frame_at(address), interface));
+        }
+    }
+
+    /// Copies the pieces of a packet together, and frees their frames.
+    #[inline(never)]
+    fn gather(&mut self, core: &Core, interface: usize, free: &mut Vec<Frame>) {
+        self.whole.clear();
+        let first = self.pieces.first().filter(|(address, len)| core.umem.is_within_frame(*address, *len));
+        // SAFETY: as below.
+        self.stamped = first.and_then(|(address, _)| unsafe { core.umem.stamped_number(*address) });
+        for (address, len) in self.pieces.drain(..) {
+            let number = core.umem.frame_at(address);
+            if core.umem.is_within_frame(address, len) {
+                // SAFETY: the kernel has filled the frame and given it back, and nobody else has it until it is free below.
+                self.whole.extend_from_slice(unsafe { core.umem.bytes(address, len) });
+            }
+            free.extend(core.ledger.unfill(number, interface));
+        }
+    }
+
+    /// Gives the entries that were taken back to the kernel.
+    fn release(&mut self) {
+        self.received.release();
+        self.common.take_filled(std::mem::take(&mut self.popped));
     }
 }
 
 impl Receive for Input {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
-        self.collect();
-        let now = self.clock.now();
-        self.looked = now;
-        if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
-            self.check(now);
-        }
+        let now = self.begin();
         let mut has_packets = false;
         for interface in &mut self.interfaces {
             let Some(inlet) = &mut interface.inlet else { continue };
@@ -313,7 +408,7 @@ impl Receive for Input {
             (0..self.interfaces.len()).for_each(|interface| self.refill(interface));
             return self.idle();
         };
-        let lender = Arc::clone(&self.core) as Arc<dyn Lender>;
+        let lender = self.loans.lender();
         // SAFETY: the memory is mapped as long as the lender lives. The loan's packets lie in frames that the ledger marks as lent: neither
         // the kernel nor another loan gets them before this loan is over.
         batch.lend_buffers(unsafe { Loan::new(self.core.umem.memory(), loan as u64, lender) });
@@ -330,7 +425,7 @@ impl Receive for Input {
             batch.clear();
             return self.idle();
         }
-        self.core.note_input_free(self.free.len());
+        self.note_free();
         Ok(Received::Packets)
     }
 
@@ -369,10 +464,16 @@ impl Receive for Input {
         let in_socket = |interface: &Interface| {
             interface.lost_before + interface.inlet.as_ref().map_or(0, |inlet| inlet.socket.statistics().lost())
         };
-        // The program counts for all queues, so that one of them tells.
-        let unclaimed = |interface: &Interface| interface.device.counts().program.unclaimed;
-        let unclaimed = if self.queue == 0 { self.interfaces.iter().map(unclaimed).sum() } else { 0 };
-        ReceiveLosses { ring_full: self.interfaces.iter().map(in_socket).sum(), unclaimed }
+        // The program counts for all cores, so that one of them tells.
+        let mut program = ProgramCounts::default();
+        if self.place.is_first() {
+            self.interfaces.iter().for_each(|interface| program.add(&interface.device.counts().program));
+        }
+        ReceiveLosses {
+            ring_full: self.interfaces.iter().map(in_socket).sum(),
+            unclaimed: program.unclaimed,
+            unsequenced: program.history_full + program.unstamped,
+        }
     }
 }
 
@@ -380,9 +481,9 @@ impl Drop for Input {
     fn drop(&mut self) {
         // The programs first, so that packets go to the kernel rather than to closed sockets.
         self.attached = None;
-        self.collect();
+        self.loans.collect(&mut self.free);
         (0..self.interfaces.len()).for_each(|interface| self.close(interface));
         self.core.give_spare(self.free.drain(..));
-        self.core.note_input_free(0);
+        self.note_free();
     }
 }

@@ -2,6 +2,7 @@
 
 mod bpf;
 mod clock;
+mod common;
 mod core;
 mod device;
 mod doctor;
@@ -17,6 +18,7 @@ mod output;
 mod port;
 mod program;
 mod ring;
+mod sequencer;
 mod socket;
 mod umem;
 
@@ -26,5 +28,5 @@ pub use doctor::{Examination, Finding, State, examine};
 pub use error::XdpError;
 pub use filter::{Filter, LinkPolicy, MANAGEMENT_MAX, ManagementPort, Protocol};
 pub use ledger::Balance;
-pub use options::{BusyPoll, Copying, Mode, Options};
+pub use options::{BusyPoll, Copying, Mode, Options, Spread};
 pub use program::ProgramCounts;

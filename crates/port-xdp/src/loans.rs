@@ -1,23 +1,66 @@
 //! The loans of frames to batches, by number.
 
-use crate::core::{Core, LOANS};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use locality::loan::Lender;
+
+use crate::core::Core;
 use crate::ledger::Frame;
 
-/// The frames of each loan that is under way. Only the receiving half uses it; that a loan is over it hears from [`Core`].
+/// Loans of a receiving half at a time. An engine has a few batches for each core under way.
+const LOANS: usize = 256;
+
+/// Where the end of a loan is told, on any thread.
+pub(crate) struct Returned {
+    /// For each loan number: true once the loan is over.
+    flags: Box<[AtomicBool]>,
+    /// Keeps the frames mapped while any are lent.
+    core: Arc<Core>,
+}
+
+impl Returned {
+    /// True, once, if the loan is over.
+    fn take(&self, loan: usize) -> bool {
+        // ORDERING: Acquire pairs with Release in `back`: whoever had the memory is done with it.
+        self.flags[loan].load(Ordering::Acquire) && {
+            // ORDERING: Relaxed. The loan's number is used again by this thread alone.
+            self.flags[loan].store(false, Ordering::Relaxed);
+            true
+        }
+    }
+}
+
+impl Lender for Returned {
+    fn back(&self, number: u64) {
+        // ORDERING: Release pairs with Acquire in `take`.
+        self.flags[number as usize].store(true, Ordering::Release);
+    }
+}
+
+/// The frames of each loan that is under way. Only the receiving half uses it; that a loan is over it hears from [`Returned`].
 pub(crate) struct Loans {
     frames: Vec<Vec<u32>>,
     vacant: Vec<usize>,
     outstanding: Vec<usize>,
+    returned: Arc<Returned>,
 }
 
 impl Loans {
-    /// Room for loans of up to `burst` frames.
-    pub(crate) fn new(burst: usize) -> Self {
+    /// Room for loans of up to `burst` frames of a core.
+    pub(crate) fn new(core: Arc<Core>, burst: usize) -> Self {
+        let flags = (0..LOANS).map(|_| AtomicBool::new(false)).collect();
         Self {
             frames: (0..LOANS).map(|_| Vec::with_capacity(burst)).collect(),
             vacant: (0..LOANS).rev().collect(),
             outstanding: Vec::with_capacity(LOANS),
+            returned: Arc::new(Returned { flags, core }),
         }
+    }
+
+    /// Where the loans' ends are told.
+    pub(crate) fn lender(&self) -> Arc<dyn Lender> {
+        Arc::clone(&self.returned) as Arc<dyn Lender>
     }
 
     /// True if all loans are under way.
@@ -39,12 +82,12 @@ impl Loans {
     }
 
     /// Ends the loans that are over. Their frames that aren't being sent go to `free`.
-    pub(crate) fn collect(&mut self, core: &Core, free: &mut Vec<Frame>) {
-        let Self { frames, vacant, outstanding } = self;
+    pub(crate) fn collect(&mut self, free: &mut Vec<Frame>) {
+        let Self { frames, vacant, outstanding, returned } = self;
         outstanding.retain(|loan| {
-            let is_over = core.is_returned(*loan);
+            let is_over = returned.take(*loan);
             if is_over {
-                free.extend(frames[*loan].drain(..).filter_map(|number| core.ledger.end_loan(number)));
+                free.extend(frames[*loan].drain(..).filter_map(|number| returned.core.ledger.end_loan(number)));
                 vacant.push(*loan);
             }
             !is_over

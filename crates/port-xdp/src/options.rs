@@ -30,8 +30,8 @@ pub struct Options {
     pub busy_poll: Option<BusyPoll>,
     /// Packets that the kernel sends in one system call, in copy mode. Kernels that don't know the option send 32.
     pub transmit_budget: u32,
-    /// Opens one hardware queue as a stream that all cores share, for engines that need one order.
-    pub single_queue: bool,
+    /// How packets are spread over cores.
+    pub spread: Spread,
 }
 
 impl Options {
@@ -51,7 +51,7 @@ impl Options {
             need_wakeup: true,
             busy_poll: None,
             transmit_budget: 256,
-            single_queue: false,
+            spread: Spread::default(),
         }
     }
 
@@ -70,9 +70,7 @@ impl Options {
                 return refuse(format!("{value} {what}: take a power of two from {start} to {end}"));
             }
         }
-        if self.memory() > u64::from(u32::MAX) {
-            return refuse(format!("{} bytes of frames for a core: at most 4 GiB; take fewer frames", self.memory()));
-        }
+        self.frames_for(1)?;
         if self.burst == 0 || self.burst > self.frames as usize / 4 {
             return refuse(format!("bursts of {}: take 1 to {}, a quarter of the frames", self.burst, self.frames / 4));
         }
@@ -80,6 +78,23 @@ impl Options {
             return refuse("generic mode always copies; use native mode for zero-copy".into());
         }
         self.filter.check(self.interfaces.len())
+    }
+
+    /// Frames of so many cores that share a queue.
+    pub(crate) fn frames_for(&self, cores: u32) -> Result<u32, XdpError> {
+        let bytes = self.memory() * u64::from(cores);
+        if bytes > u64::from(u32::MAX) {
+            let of = if cores == 1 { "a core".to_owned() } else { format!("{cores} cores together") };
+            return Err(XdpError::Option(format!(
+                "{bytes} bytes of frames for {of}: at most 4 GiB; take fewer frames"
+            )));
+        }
+        Ok(self.frames * self.interfaces.len() as u32 * cores)
+    }
+
+    /// Records in the history of a sequencer for so many cores: no more than their receive rings hold packets, as it would only be cold.
+    pub(crate) fn records(&self, cores: u32) -> u32 {
+        (self.ring_len * cores * self.interfaces.len() as u32).next_power_of_two().max(8192)
     }
 
     /// Bytes that a run with one queue locks. Memory counts once for each interface that it is registered with.
@@ -95,6 +110,26 @@ impl Options {
 
 // The ledger of frames has four bits for the interface.
 const _: () = assert!(INTERFACES_MAX <= 16);
+
+/// How the packets of a port's interfaces are spread over cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// By hardware queues: each core has one.
+    #[default]
+    Queues,
+    /// By the engine: all cores share one hardware queue as a stream.
+    Stream,
+    /// By the XDP program: it numbers the packets of one hardware queue of each interface and hands them to cores in turn, with a
+    /// [history](port::History) for all.
+    Sequencer,
+}
+
+impl Spread {
+    /// True if a run takes one hardware queue, however many cores it has.
+    pub(crate) fn is_single_queue(self) -> bool {
+        self != Self::Queues
+    }
+}
 
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

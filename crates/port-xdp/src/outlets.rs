@@ -1,4 +1,4 @@
-//! The transmitting half of a core: its interfaces' transmit and completion rings, and the frames for copies.
+//! The transmitting half of a core: its interfaces' transmit rings, the completion rings, and the frames for copies.
 
 use std::io;
 use std::mem;
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use port::{Batch, Fate, TransmitCounts};
 
+use crate::common::Common;
 use crate::core::{Core, EXCHANGED};
 use crate::ledger::Frame;
-use crate::ring::{Consumer, Descriptor, Producer};
+use crate::ring::{Descriptor, Producer};
 use crate::socket::Socket;
 
 /// The transmit rings of a core's interfaces.
@@ -21,11 +22,12 @@ pub(crate) struct Outlets {
     counts: TransmitCounts,
 }
 
-/// The transmit and completion ring of a socket.
+/// The transmit ring of a socket.
 pub(crate) struct Outlet {
     pub(crate) socket: Arc<Socket>,
     pub(crate) transmit: Producer<Descriptor>,
-    pub(crate) completed: Consumer<u64>,
+    /// Has the completion ring.
+    pub(crate) common: Arc<Common>,
     /// True if a packet may lie in several frames.
     pub(crate) scattered: bool,
     /// True if the ring's flag says when the kernel must be called; otherwise it always must.
@@ -212,11 +214,13 @@ impl Outlets {
     /// Takes back what the kernel has sent.
     pub(crate) fn reap(&mut self) {
         let Self { core, each, free, .. } = self;
-        for outlet in each.iter_mut().flatten() {
-            while let Some(address) = outlet.completed.pop() {
+        for outlet in each.iter().flatten() {
+            // A core that shares the ring and empties it now brings the frames itself.
+            let Some(mut completed) = outlet.common.completed() else { continue };
+            while let Some(address) = completed.pop() {
                 free.extend(core.ledger.complete(core.umem.frame_at(address)));
             }
-            outlet.completed.release();
+            completed.release();
         }
         if free.len() > 2 * EXCHANGED {
             core.give_spare(free.drain(EXCHANGED..));
@@ -259,11 +263,11 @@ impl Outlet {
     pub(crate) fn new(
         socket: Arc<Socket>,
         mut transmit: Producer<Descriptor>,
-        completed: Consumer<u64>,
+        common: Arc<Common>,
         (scattered, need_wakeup): (bool, bool),
     ) -> Self {
         let ends = vec![End::Nothing; transmit.room(u32::MAX) as usize].into();
-        Self { socket, transmit, completed, scattered, need_wakeup, pending: false, blocked: false, ends, next: 0 }
+        Self { socket, transmit, common, scattered, need_wakeup, pending: false, blocked: false, ends, next: 0 }
     }
 
     #[inline]

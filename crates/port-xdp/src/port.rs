@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interface::{Probe, Watched};
-use port::{Halves, Opened, Port, PortError, Sides};
+use port::{Halves, Opened, Port, PortError, Sequenced, Sides};
 
 use crate::clock::Clock;
 use crate::core::Core;
@@ -12,11 +12,13 @@ use crate::device::{Device, InterfaceCounts};
 use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::{Filter, LinkPolicy};
-use crate::input::Input;
+use crate::input::in_turn::InTurn;
+use crate::input::{Input, Place};
 use crate::ledger::Balance;
-use crate::options::{Copying, Mode, Options};
+use crate::options::{Copying, Mode, Options, Spread};
 use crate::outlets::{Outlets, lock};
 use crate::output::Output;
+use crate::sequencer::{Reader, Sequencer};
 use crate::umem::Umem;
 
 /// A port on live interfaces. Everything is opened by [`Port::open`], in the network namespace of the calling thread, and closed when the
@@ -35,8 +37,8 @@ pub struct Monitor {
     cores: Watched<OpenCore>,
 }
 
-/// A core's frames, and the half that holds some of them.
-type OpenCore = (Arc<Core>, Arc<Mutex<Outlets>>);
+/// The frames of a core, or of all that share a queue, and the halves that hold some of them.
+type OpenCore = (Arc<Core>, Vec<Arc<Mutex<Outlets>>>);
 
 /// Takes the programs off once the last queue is dropped.
 pub(crate) struct Attached(Vec<Arc<Device>>);
@@ -85,17 +87,28 @@ impl XdpPort {
     }
 
     /// Opens the sockets and attaches the programs.
-    fn start(&self, cores: usize) -> Result<Vec<Halves<Input, Output>>, XdpError> {
+    fn start(&self, cores: usize) -> Result<Opened<'static>, XdpError> {
         let options = &self.options;
         let first = &options.interfaces[0];
-        let probe = Probe::new().map_err(|error| XdpError::system(first, "make a socket", error))?;
-        let queues = if options.single_queue { 1 } else { cores as u32 };
+        let system = |doing| move |error| XdpError::system(first, doing, error);
+        let probe = Probe::new().map_err(system("make a socket"))?;
+        let is_single = options.spread.is_single_queue();
+        let queues = if is_single { 1 } else { cores as u32 };
+        let members = if options.spread == Spread::Sequencer { cores as u32 } else { 1 };
+        let sequencer = match options.spread {
+            Spread::Sequencer => {
+                let records = options.records(members);
+                Some(Arc::new(Sequencer::new(cores, records).map_err(system("make the history of a sequencer"))?))
+            }
+            Spread::Queues | Spread::Stream => None,
+        };
         let mut facts = Vec::new();
         let mut devices = Vec::new();
-        for name in &options.interfaces {
+        for (number, name) in options.interfaces.iter().enumerate() {
             let found = Facts::of(&probe, name)?;
-            found.queues.check(name, queues, options.single_queue)?;
-            let device = Device::new(name, &found, queues, options.mode, &options.filter)?;
+            found.queues.check(name, queues, is_single)?;
+            let sequencer = sequencer.as_ref().map(|sequencer| (Arc::clone(sequencer), number as u32));
+            let device = Device::new(name, &found, queues * members, options.mode, &options.filter, sequencer)?;
             device.is_vacant(found.index, PATIENCE)?;
             devices.push(Arc::new(device));
             facts.push(found);
@@ -105,20 +118,24 @@ impl XdpPort {
         let mut halves = Vec::new();
         let mut open_cores = Vec::new();
         for queue in 0..queues {
-            let frames = options.frames * devices.len() as u32;
-            let umem = Umem::new(frames, options.frame_len)
-                .map_err(|error| XdpError::system(first, "map packet memory", error))?;
-            let core = Arc::new(Core::new(umem));
-            let outlets = Arc::new(Mutex::new(Outlets::new(Arc::clone(&core), devices.len())));
-            open_cores.push((Arc::clone(&core), Arc::clone(&outlets)));
-            let output = Output::new(Arc::clone(&outlets));
-            let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
-            let mut input = Input::new(core, outlets, &devices, options, attached, (queue, queues), clock)
-                .map_err(|error| XdpError::system(first, "make a socket", error))?;
-            for (interface, found) in facts.iter().enumerate() {
-                input.open(interface, found.index, found.mtu, PATIENCE)?;
+            let frames = options.frames_for(members)?;
+            let umem = Umem::new(frames, options.frame_len).map_err(system("map packet memory"))?;
+            let core = Arc::new(Core::new(umem, devices.len()));
+            let mut all_outlets = Vec::new();
+            for member in 0..members {
+                let place = Place { queue, queues, member, members };
+                let outlets = Arc::new(Mutex::new(Outlets::new(Arc::clone(&core), devices.len())));
+                all_outlets.push(Arc::clone(&outlets));
+                let output = Output::new(Arc::clone(&outlets));
+                let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
+                let mut input = Input::new(Arc::clone(&core), outlets, &devices, options, attached, place, clock)
+                    .map_err(system("make a socket"))?;
+                for (interface, found) in facts.iter().enumerate() {
+                    input.open(interface, found.index, found.mtu, PATIENCE)?;
+                }
+                halves.push(Halves { input, output });
             }
-            halves.push(Halves { input, output });
+            open_cores.push((core, all_outlets));
         }
         // The programs last: until then, packets go to the kernel as before.
         for (device, found) in devices.iter().zip(&facts) {
@@ -126,14 +143,20 @@ impl XdpPort {
         }
         self.monitor.devices.set(devices);
         self.monitor.cores.set(open_cores);
-        Ok(halves)
+        let Some(sequencer) = sequencer else { return Ok(Opened::from_halves(halves, is_single)) };
+        let in_turn = |(core, Halves { input, output })| {
+            let input = InTurn::new(input, Arc::new(Mutex::new(Reader::new(Arc::clone(&sequencer), core))));
+            let history = Box::new(input.heads());
+            Sequenced { queue: Box::new(Halves { input, output }), history }
+        };
+        Ok(Opened::Sequenced(halves.into_iter().enumerate().map(in_turn).collect()))
     }
 }
 
 impl Port for XdpPort {
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         assert!(cores > 0, "a port is opened for cores");
-        Ok(Opened::from_halves(self.start(cores)?, self.options.single_queue))
+        Ok(self.start(cores)?)
     }
 
     fn sides(&self) -> Sides {
@@ -152,7 +175,7 @@ impl Monitor {
     /// Frames of each core by place.
     #[must_use]
     pub fn balances(&self) -> Vec<Balance> {
-        self.cores.map(|(core, outlets)| core.balance(lock(outlets).free_len()))
+        self.cores.map(|(core, all)| core.balance(all.iter().map(|outlets| lock(outlets).free_len()).sum()))
     }
 
     /// Counters of each interface, by its program and by the port.

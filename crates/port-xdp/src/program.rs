@@ -1,4 +1,4 @@
-//! The XDP program of an interface, with its maps: `bpf/xsk.c` as committed bytecode.
+//! The XDP program of an interface, with its maps: one of the two in `bpf/xsk.c`, as committed bytecode.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,11 +11,15 @@ use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget
 use crate::bpf::{self, Map, MapKind};
 use crate::error::XdpError;
 use crate::filter::{ENCODED_LEN, Filter};
+use crate::sequencer::Sequencer;
 
 /// The bytecode.
 const OBJECT: &[u8] = include_bytes!("../bpf/xsk.o");
 
-const SECTION: &str = "xdp.frags";
+/// The program that hands each queue's packets to its socket.
+const BY_QUEUE: &str = "xdp.frags";
+/// The program that numbers packets and hands them to cores in turn.
+const SEQUENCER: &str = "xdp.frags/sequence";
 
 /// A loaded program and its maps.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Program {
     sockets: Map,
     filter: Map,
     counts: Map,
+    /// What the sequencing program knows of itself. Only held, as the program uses it.
+    _place: Option<Map>,
     /// False on kernels where a program can't run on packets of several buffers.
     has_frags: bool,
 }
@@ -39,6 +45,10 @@ pub struct ProgramCounts {
     pub link_passed: u64,
     /// Packets that passed to the kernel because they go to a management port.
     pub management_passed: u64,
+    /// Packets that a sequencer dropped because a core had not read enough of the history to make room.
+    pub history_full: u64,
+    /// Packets that a sequencer dropped because the driver leaves no room for a stamp ahead of them.
+    pub unstamped: u64,
 }
 
 impl ProgramCounts {
@@ -48,26 +58,46 @@ impl ProgramCounts {
         self.unclaimed += other.unclaimed;
         self.link_passed += other.link_passed;
         self.management_passed += other.management_passed;
+        self.history_full += other.history_full;
+        self.unstamped += other.unstamped;
     }
 }
 
 impl Program {
-    /// Loads a program for an interface of `queues` queues.
-    pub(crate) fn load(interface: &str, queues: u32, filter: &Filter) -> Result<Self, XdpError> {
+    /// Loads a program for an interface with so many sockets. With a sequencer it sequences; the number is then the port's of the interface.
+    pub(crate) fn load(
+        interface: &str,
+        sockets: u32,
+        filter: &Filter,
+        sequencer: Option<(&Sequencer, u32)>,
+    ) -> Result<Self, XdpError> {
         let map = |kind, name, len, entries| {
             Map::new(kind, name, len, entries)
                 .map_err(|error| XdpError::system(interface, "make a map of the XDP program", error))
         };
-        let sockets = map(MapKind::Sockets, "sockets", 4, queues.max(1))?;
+        let system = |error| XdpError::system(interface, "make a map of the XDP program", error);
+        let cores = sockets.max(1);
+        let sockets = map(MapKind::Sockets, "sockets", 4, cores)?;
         let rules = map(MapKind::Array, "filter", ENCODED_LEN, 1)?;
-        let counts = map(MapKind::PerCpuArray, "counts", 8, 4)?;
-        let maps = HashMap::from([
+        let counts = map(MapKind::PerCpuArray, "counts", 8, 6)?;
+        let mut maps = HashMap::from([
             ("sockets", sockets.as_raw_fd()),
             ("filter", rules.as_raw_fd()),
             ("counts", counts.as_raw_fd()),
         ]);
-        let instructions = linked(OBJECT, &maps).map_err(XdpError::Damaged)?;
-        let load = |has_frags| bpf::load(&instructions, "MIT", "xsk", has_frags).map(|file| (file, has_frags));
+        let mut place = None;
+        if let Some((sequencer, number)) = sequencer {
+            let value = sequencer.place(cores, number);
+            let map = map(MapKind::Array, "place", value.len(), 1)?;
+            map.set(0, &value).map_err(system)?;
+            maps.insert("place", map.as_raw_fd());
+            maps.extend(sequencer.maps());
+            place = Some(map);
+        }
+        let section = if place.is_some() { SEQUENCER } else { BY_QUEUE };
+        let instructions = linked(OBJECT, section, &maps).map_err(XdpError::Damaged)?;
+        let name = if place.is_some() { "sequence" } else { "xsk" };
+        let load = |has_frags| bpf::load(&instructions, "MIT", name, has_frags).map(|file| (file, has_frags));
         // Linux 5.18 is the first to know packets of several buffers.
         let loaded = load(true).or_else(|error| match error.0.raw_os_error() {
             Some(libc::EINVAL) => load(false),
@@ -77,7 +107,7 @@ impl Program {
             Some(libc::EPERM) => XdpError::system(interface, "load the XDP program", source),
             _ => XdpError::Program { interface: interface.to_owned(), source, log },
         })?;
-        let program = Self { file, sockets, filter: rules, counts, has_frags };
+        let program = Self { file, sockets, filter: rules, counts, _place: place, has_frags };
         program.set_filter(filter).map_err(|error| XdpError::system(interface, "set the filter", error))?;
         Ok(program)
     }
@@ -95,25 +125,32 @@ impl Program {
         self.filter.set(0, &filter.encode())
     }
 
-    /// Sends a queue's packets to a socket.
-    pub(crate) fn claim(&self, queue: u32, socket: RawFd) -> io::Result<()> {
-        self.sockets.set(queue, &socket.to_ne_bytes())
+    /// Sends a queue's packets, or a core's, to a socket.
+    pub(crate) fn claim(&self, number: u32, socket: RawFd) -> io::Result<()> {
+        self.sockets.set(number, &socket.to_ne_bytes())
     }
 
     /// What it has counted; what can't be read counts as 0.
     pub(crate) fn counts(&self) -> ProgramCounts {
         let sum = |key| self.counts.sum(key).unwrap_or_default();
-        ProgramCounts { redirected: sum(0), unclaimed: sum(1), link_passed: sum(2), management_passed: sum(3) }
+        ProgramCounts {
+            redirected: sum(0),
+            unclaimed: sum(1),
+            link_passed: sum(2),
+            management_passed: sum(3),
+            history_full: sum(4),
+            unstamped: sum(5),
+        }
     }
 }
 
 /// The instructions of the program, with the maps' descriptors where it names the maps.
-fn linked(object: &[u8], maps: &HashMap<&str, RawFd>) -> Result<Vec<u8>, String> {
+fn linked(object: &[u8], section: &str, maps: &HashMap<&str, RawFd>) -> Result<Vec<u8>, String> {
     /// The first half of an instruction that loads 64 bits, and the mark that they are a map's descriptor.
     const LOAD_64: u8 = 0x18;
     const MAP_DESCRIPTOR: u8 = 1 << 4;
     let file = ElfFile::<FileHeader64<LittleEndian>>::parse(object).map_err(|error| error.to_string())?;
-    let section = file.section_by_name(SECTION).ok_or_else(|| format!("it has no section {SECTION}"))?;
+    let section = file.section_by_name(section).ok_or_else(|| format!("it has no section {section}"))?;
     let mut instructions = section.data().map_err(|error| error.to_string())?.to_vec();
     for (offset, relocation) in section.relocations() {
         let RelocationTarget::Symbol(index) = relocation.target() else {

@@ -1,6 +1,6 @@
-//! An AF_XDP socket: one queue of one interface, with its four rings.
+//! An AF_XDP socket: one queue of one interface, with its receive and transmit ring, and for the queue's first socket the two others.
 //!
-//! Each socket registers the memory of its core's frames itself, so that sockets of several interfaces share frames and yet stand for
+//! For each interface the memory of a core's frames is registered anew, so that sockets of several interfaces share frames and yet stand for
 //! themselves: one may be zero-copy and another not, and one can be closed and opened again while the others run. (With
 //! `XDP_SHARED_UMEM` all would follow the first socket, and none could be opened once that one's interface is gone.)
 
@@ -30,9 +30,7 @@ pub(crate) struct Socket {
 pub(crate) struct Opened {
     pub(crate) socket: Arc<Socket>,
     pub(crate) received: Consumer<Descriptor>,
-    pub(crate) fill: Producer<u64>,
     pub(crate) transmit: Producer<Descriptor>,
-    pub(crate) completed: Consumer<u64>,
     pub(crate) binding: Binding,
 }
 
@@ -54,12 +52,21 @@ pub(crate) struct Wish<'a> {
     pub(crate) mtu: u32,
     pub(crate) queue: u32,
     pub(crate) ring_len: u32,
+    /// Sockets that share the queue.
+    pub(crate) sharing: u32,
     pub(crate) copying: Copying,
     pub(crate) need_wakeup: bool,
     pub(crate) busy_poll: Option<BusyPoll>,
     pub(crate) transmit_budget: u32,
     /// How long to try if the queue is still held, as for a moment after another process has ended.
     pub(crate) patience: Duration,
+}
+
+impl Wish<'_> {
+    /// Entries of the rings that all sockets on the queue have together.
+    const fn common_len(&self) -> u32 {
+        (self.ring_len * self.sharing).next_power_of_two()
+    }
 }
 
 /// Bytes of an Ethernet header with two VLAN tags, which the MTU doesn't count.
@@ -73,10 +80,14 @@ pub(crate) const fn mtu_max(frame_len: u32) -> u32 {
 /// `XDP_MAX_TX_SKB_BUDGET`.
 const TRANSMIT_BUDGET: c_int = 9;
 
-/// Opens and binds a socket.
-pub(crate) fn open(umem: &Umem, wish: &Wish<'_>) -> Result<Opened, XdpError> {
+/// Opens and binds the first socket of a queue. Returns it with the queue's fill and completion ring.
+pub(crate) fn open(umem: &Umem, wish: &Wish<'_>) -> Result<(Opened, Producer<u64>, Consumer<u64>), XdpError> {
     let scattered = wish.mtu > mtu_max(umem.frame_len());
-    let attempt = |zero_copy, refused| bind(umem, wish, Binding { zero_copy, refused, scattered });
+    let attempt = |zero_copy, refused| {
+        let (opened, rings) = bind(umem, wish, None, Binding { zero_copy, refused, scattered })?;
+        let [fill, completed] = rings.expect("the first socket has them");
+        Ok((opened, Producer::new(fill.0, fill.1), Consumer::new(completed.0, completed.1)))
+    };
     match wish.copying {
         Copying::Copy => attempt(false, None),
         Copying::ZeroCopy => attempt(true, None),
@@ -87,22 +98,36 @@ pub(crate) fn open(umem: &Umem, wish: &Wish<'_>) -> Result<Opened, XdpError> {
     }
 }
 
-fn bind(umem: &Umem, wish: &Wish<'_>, binding: Binding) -> Result<Opened, XdpError> {
+/// Opens and binds another socket of the queue: with its memory, and in its mode.
+pub(crate) fn open_beside(umem: &Umem, first: &Socket, wish: &Wish<'_>) -> Result<Opened, XdpError> {
+    let scattered = wish.mtu > mtu_max(umem.frame_len());
+    bind(umem, wish, Some(first), Binding { zero_copy: false, refused: None, scattered }).map(|(opened, _)| opened)
+}
+
+/// A ring's mapping, and where its parts lie there.
+type Rings<const N: usize> = [(Arc<Area>, Layout); N];
+
+fn bind(
+    umem: &Umem,
+    wish: &Wish<'_>,
+    first: Option<&Socket>,
+    binding: Binding,
+) -> Result<(Opened, Option<Rings<2>>), XdpError> {
     let end = Instant::now() + wish.patience;
     loop {
-        let (socket, rings) = prepare(umem, wish)?;
-        let error = match socket.bind(wish, &binding) {
+        let socket = new_socket(wish)?;
+        let common = if first.is_none() { Some(socket.register(umem, wish)?) } else { None };
+        let [received, transmit] = socket.rings(wish.ring_len, wish)?;
+        let error = match socket.bind(wish, first, &binding) {
             Ok(()) => {
                 socket.hasten(wish)?;
-                let [received, fill, transmit, completed] = rings;
-                return Ok(Opened {
+                let opened = Opened {
                     socket: Arc::new(socket),
                     received: Consumer::new(received.0, received.1),
-                    fill: Producer::new(fill.0, fill.1),
                     transmit: Producer::new(transmit.0, transmit.1),
-                    completed: Consumer::new(completed.0, completed.1),
                     binding,
-                });
+                };
+                return Ok((opened, common));
             }
             Err(error) => error,
         };
@@ -123,43 +148,19 @@ fn bind(umem: &Umem, wish: &Wish<'_>, binding: Binding) -> Result<Opened, XdpErr
     }
 }
 
-type Rings = [(Arc<Area>, Layout); 4];
-
-/// Makes a socket with memory and rings.
-fn prepare(umem: &Umem, wish: &Wish<'_>) -> Result<(Socket, Rings), XdpError> {
-    let name = wish.interface;
+/// Makes a socket without memory or rings.
+fn new_socket(wish: &Wish<'_>) -> Result<Socket, XdpError> {
     // SAFETY: no memory is involved.
     let file = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if file < 0 {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => XdpError::NoSockets,
-            _ => XdpError::system(name, "make an AF_XDP socket", error),
+            _ => XdpError::system(wish.interface, "make an AF_XDP socket", error),
         });
     }
     // SAFETY: the kernel has just made it for us.
-    let socket = Socket { file: unsafe { OwnedFd::from_raw_fd(file) }, has_busy_poll: wish.busy_poll.is_some() };
-    let memory = umem.memory();
-    let register = libc::xdp_umem_reg {
-        addr: memory.cast::<u8>().as_ptr() as u64,
-        len: memory.len() as u64,
-        chunk_size: umem.frame_len(),
-        headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
-    };
-    socket.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &register).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::LockedMemory { interface: name.to_owned(), bytes: umem.len() },
-        _ => XdpError::system(name, "register packet memory", error),
-    })?;
-    let rings = [libc::XDP_RX_RING, libc::XDP_UMEM_FILL_RING, libc::XDP_TX_RING, libc::XDP_UMEM_COMPLETION_RING];
-    for ring in rings {
-        socket
-            .set(libc::SOL_XDP, ring, &wish.ring_len)
-            .map_err(|error| XdpError::system(name, "make a ring", error))?;
-    }
-    let maps = socket.map(wish.ring_len).map_err(|error| XdpError::system(name, "map a ring", error))?;
-    Ok((socket, maps))
+    Ok(Socket { file: unsafe { OwnedFd::from_raw_fd(file) }, has_busy_poll: wish.busy_poll.is_some() })
 }
 
 impl Socket {
@@ -182,42 +183,77 @@ impl Socket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
     }
 
-    /// Maps the receive, fill, transmit and completion ring.
-    fn map(&self, len: u32) -> io::Result<Rings> {
-        /// `struct xdp_mmap_offsets`: for each ring where its producer, consumer, entries and flags lie.
-        type Offsets = [[u64; 4]; 4];
-        let offsets: Offsets = self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let ring = |[producer, consumer, entries, flags]: [u64; 4], entry_len: usize, page: i64| {
-            let layout = Layout {
-                producer: producer as usize,
-                consumer: consumer as usize,
-                flags: flags as usize,
-                entries: entries as usize,
-                len,
-            };
-            let bytes = layout.entries + len as usize * entry_len;
-            Ok::<_, io::Error>((Arc::new(Area::of_socket(self.as_raw_fd(), bytes, page)?), layout))
+    /// Registers the memory of frames, and makes the rings that go with it: fill and completion.
+    fn register(&self, umem: &Umem, wish: &Wish<'_>) -> Result<Rings<2>, XdpError> {
+        let memory = umem.memory();
+        let register = libc::xdp_umem_reg {
+            addr: memory.cast::<u8>().as_ptr() as u64,
+            len: memory.len() as u64,
+            chunk_size: umem.frame_len(),
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
         };
-        let [received, transmit, fill, completed] = offsets;
-        Ok([
-            ring(received, size_of::<Descriptor>(), libc::XDP_PGOFF_RX_RING)?,
-            ring(fill, size_of::<u64>(), libc::XDP_UMEM_PGOFF_FILL_RING as i64)?,
-            ring(transmit, size_of::<Descriptor>(), libc::XDP_PGOFF_TX_RING)?,
-            ring(completed, size_of::<u64>(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64)?,
-        ])
+        self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &register).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOBUFS | libc::ENOMEM) => {
+                XdpError::LockedMemory { interface: wish.interface.to_owned(), bytes: umem.len() }
+            }
+            _ => XdpError::system(wish.interface, "register packet memory", error),
+        })?;
+        let len = wish.common_len();
+        let rings = [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING];
+        let pages = [libc::XDP_UMEM_PGOFF_FILL_RING as i64, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64];
+        self.make(rings, len, wish)?;
+        self.map(|[_, _, fill, completed]| [fill, completed], pages, len, [size_of::<u64>(); 2])
+            .map_err(|error| XdpError::system(wish.interface, "map a ring", error))
     }
 
-    fn bind(&self, wish: &Wish<'_>, binding: &Binding) -> io::Result<()> {
+    /// Makes the socket's own rings: receive and transmit.
+    fn rings(&self, len: u32, wish: &Wish<'_>) -> Result<Rings<2>, XdpError> {
+        self.make([libc::XDP_RX_RING, libc::XDP_TX_RING], len, wish)?;
+        let pages = [libc::XDP_PGOFF_RX_RING, libc::XDP_PGOFF_TX_RING];
+        self.map(|[received, transmit, ..]| [received, transmit], pages, len, [size_of::<Descriptor>(); 2])
+            .map_err(|error| XdpError::system(wish.interface, "map a ring", error))
+    }
+
+    fn make(&self, rings: [c_int; 2], len: u32, wish: &Wish<'_>) -> Result<(), XdpError> {
+        rings
+            .into_iter()
+            .try_for_each(|ring| self.set(libc::SOL_XDP, ring, &len))
+            .map_err(|error| XdpError::system(wish.interface, "make a ring", error))
+    }
+
+    /// Maps two of the four rings, whose places the kernel tells in the order receive, transmit, fill, completion.
+    fn map(
+        &self,
+        choose: impl Fn([[u64; 4]; 4]) -> [[u64; 4]; 2],
+        pages: [i64; 2],
+        len: u32,
+        entry_lens: [usize; 2],
+    ) -> io::Result<Rings<2>> {
+        // `struct xdp_mmap_offsets`: for each ring where its producer, consumer, entries and flags lie.
+        let chosen = choose(self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?);
+        let ring = |nth: usize| {
+            let [producer, consumer, entries, flags] = chosen[nth].map(|offset| offset as usize);
+            let layout = Layout { producer, consumer, flags, entries, len };
+            let bytes = entries + len as usize * entry_lens[nth];
+            Ok::<_, io::Error>((Arc::new(Area::of_file(self.as_raw_fd(), bytes, pages[nth])?), layout))
+        };
+        Ok([ring(0)?, ring(1)?])
+    }
+
+    /// Binds it to its queue; with `first`, to the same memory in the same mode.
+    fn bind(&self, wish: &Wish<'_>, first: Option<&Self>, binding: &Binding) -> io::Result<()> {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = if binding.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY }
             | flag(wish.need_wakeup, libc::XDP_USE_NEED_WAKEUP)
             | flag(binding.scattered, libc::XDP_USE_SG);
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
+            sxdp_flags: if first.is_some() { libc::XDP_SHARED_UMEM } else { flags },
             sxdp_ifindex: wish.index,
             sxdp_queue_id: wish.queue,
-            sxdp_shared_umem_fd: 0,
+            sxdp_shared_umem_fd: first.map_or(0, |first| first.as_raw_fd() as u32),
         };
         // SAFETY: the pointer and the length are those of a live address.
         let result = unsafe {

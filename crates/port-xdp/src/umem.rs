@@ -69,6 +69,20 @@ impl Umem {
         prefetch::address(self.area.start().as_ptr().wrapping_add(address as usize));
     }
 
+    /// The number that a sequencer has put ahead of a packet, if there is room for one.
+    ///
+    /// # Safety
+    /// As [`bytes`](Self::bytes).
+    #[inline]
+    pub(crate) unsafe fn stamped_number(&self, address: u64) -> Option<u64> {
+        /// `struct stamp` of `bpf/xsk.c`: number and time.
+        const STAMP: u64 = 16;
+        let start = address.checked_sub(STAMP).filter(|start| self.frame_at(*start) == self.frame_at(address))?;
+        // SAFETY: by contract.
+        let stamp = unsafe { self.bytes(start, STAMP as u32) };
+        stamp.first_chunk().map(|number| u64::from_ne_bytes(*number))
+    }
+
     /// Bytes of a frame.
     ///
     /// # Safety

@@ -10,25 +10,27 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 /// The version that made the committed file; another one makes other instructions.
 const CLANG: &str = "clang version 14.";
 
-/// The part of an object file that runs: the contents of its sections, and the names that it uses with their places.
+/// The part of an object file that runs: its programs, each with the names that it uses and their places, and the license.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
-    program: Vec<u8>,
+    programs: Vec<(Vec<u8>, Vec<(u64, String)>)>,
     license: Vec<u8>,
-    names: Vec<(u64, String)>,
 }
 
 fn parts(file: &Path) -> Parts {
     let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).expect("it is an object file");
     let section = |name| file.section_by_name(name).expect("it has the section");
-    let names = section("xdp.frags").relocations().map(|(offset, relocation)| {
-        let RelocationTarget::Symbol(index) = relocation.target() else { panic!("only symbols are named") };
-        (offset, file.symbol_by_index(index).and_then(|symbol| symbol.name()).expect("it has a name").to_owned())
-    });
+    let program = |name| {
+        let names = section(name).relocations().map(|(offset, relocation)| {
+            let RelocationTarget::Symbol(index) = relocation.target() else { panic!("only symbols are named") };
+            (offset, file.symbol_by_index(index).and_then(|symbol| symbol.name()).expect("it has a name").to_owned())
+        });
+        let names = names.collect();
+        (section(name).data().expect("it is there").to_vec(), names)
+    };
     Parts {
-        names: names.collect(),
-        program: section("xdp.frags").data().expect("it is there").to_vec(),
+        programs: ["xdp.frags", "xdp.frags/sequence"].map(program).to_vec(),
         license: section("license").data().expect("it is there").to_vec(),
     }
 }

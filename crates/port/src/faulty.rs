@@ -218,6 +218,9 @@ impl<P: Port> Port for FaultyPort<P> {
                 let input = Box::new(Faulty::new(input, self.faults));
                 return Ok(Opened::Stream(Stream { input, output, order }));
             }
+            Opened::Sequenced(_) => {
+                return Err(PortError::Unfit("faults come ahead of a sequencer, not behind it".into()));
+            }
         };
         let step = queues.len() as u64;
         let faulty = |(core, queue): (usize, Box<dyn Queue + 'a>)| {

@@ -44,7 +44,8 @@ pub use faulty::{Faults, Faulty, FaultyPort};
 pub use gathered::Gathered;
 pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
 pub use queue::{
-    Halves, Opened, Order, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts, Work,
+    HEAD_BYTES, Halves, History, Mark, Opened, Order, Past, Port, Queue, Receive, ReceiveLosses, Received, Sequenced,
+    Sides, Stream, Transmit, TransmitCounts, Work,
 };
 pub use replay::{Arrivals, BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};
 pub use watched::{Watch, Watched};

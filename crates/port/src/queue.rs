@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use packet::Nanos;
+use packet::{Nanos, Seq};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Packet};
 use crate::error::PortError;
 
 /// A source and sink of packets: a network interface, a capture, or memory.
@@ -77,6 +77,53 @@ pub enum Opened<'a> {
     Queues(Vec<Box<dyn Queue + 'a>>),
     /// One stream, which cores read in turn and write in order.
     Stream(Stream<'a>),
+    /// A queue for each core behind a sequencer, which hands packets to cores in turn, and the history that it keeps for all cores.
+    Sequenced(Vec<Sequenced<'a>>),
+}
+
+/// A core's queue behind a sequencer, and the core's view of the history.
+pub struct Sequenced<'a> {
+    /// Packets of this core, with the sequencer's numbers. A packet may be missing: it was lost behind the sequencer.
+    pub queue: Box<dyn Queue + 'a>,
+    /// What the sequencer tells of all packets.
+    pub history: Box<dyn History + 'a>,
+}
+
+/// Bytes of a packet that a [`History`] has, at most: enough for the headers.
+pub const HEAD_BYTES: usize = 224;
+
+/// What a sequencer tells every core of the packets of all cores: the first [bytes](HEAD_BYTES) of each, in the order of their numbers.
+///
+/// The queue and the history of a core go together: what the queue has received last is what the history reads up to.
+pub trait History: Send {
+    /// True if there is something to read.
+    fn has_more(&self) -> bool;
+
+    /// Calls `take` for each packet after those read before, in order, up to the last one that the core's queue has received, and on as far
+    /// as the queue will not give any more packets before it; but not past a mark. The numbers of marks are nobody's.
+    fn read(&mut self, take: &mut dyn FnMut(&Packet, &[u8])) -> Past;
+
+    /// Puts a mark behind the packets so far. A [`Mark::Stop`] is put once, even if several cores ask for it, until all cores have come to
+    /// it. A [`Mark::Quiet`] is left out where there is no room for it.
+    fn mark(&mut self, mark: Mark);
+}
+
+/// How far a core has read in a [`History`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// The number after the last packet.
+    pub end: Seq,
+    /// The mark that comes next, at the same place for all cores.
+    pub mark: Option<Mark>,
+}
+
+/// A place between two packets of a [`History`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// No packet had come for a while at this time.
+    Quiet(Nanos),
+    /// All cores stop here.
+    Stop,
 }
 
 impl<'a> Opened<'a> {
@@ -224,6 +271,8 @@ pub struct ReceiveLosses {
     pub ring_full: u64,
     /// They arrived where no queue was open.
     pub unclaimed: u64,
+    /// A sequencer could not number them.
+    pub unsequenced: u64,
 }
 
 /// Counts of transmitted packets.
@@ -240,6 +289,7 @@ impl ReceiveLosses {
     pub const fn add(&mut self, other: &Self) {
         self.ring_full += other.ring_full;
         self.unclaimed += other.unclaimed;
+        self.unsequenced += other.unsequenced;
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::error::PortError;
-use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Sides, Stream, Transmit, Work};
+use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Sequenced, Sides, Stream, Transmit, Work};
 
 /// Looks at the packets of a port's queues. Cores call it once for each burst, so it must not wait for long.
 pub trait Watch: Send + Sync {
@@ -64,6 +64,13 @@ impl<P: Port, W: Watch> Port for Watched<P, W> {
             Opened::Queues(queues) => {
                 let part = |(queue, inner)| Box::new(Part { inner, queue, watch: Arc::clone(watch) }) as Box<dyn Queue>;
                 Opened::Queues(queues.into_iter().enumerate().map(part).collect())
+            }
+            Opened::Sequenced(queues) => {
+                let part = |(queue, Sequenced { queue: inner, history })| Sequenced {
+                    queue: Box::new(Part { inner, queue, watch: Arc::clone(watch) }),
+                    history,
+                };
+                Opened::Sequenced(queues.into_iter().enumerate().map(part).collect())
             }
         })
     }

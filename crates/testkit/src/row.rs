@@ -135,6 +135,7 @@ pub fn serve<P: Port, M: Send + 'static>(
             let queues = match port.open(judges.len()).expect("the port can be opened") {
                 Opened::Queues(queues) => queues,
                 Opened::Stream(stream) => vec![Box::new(stream) as Box<dyn Queue>],
+                Opened::Sequenced(_) => unreachable!("a sequencer was not asked for"),
             };
             ready.send(monitor).expect("the test waits");
             let (stopped, step) = (&*stopped, queues.len() as u64);

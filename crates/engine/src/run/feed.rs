@@ -143,7 +143,7 @@ impl<N: NetworkFunction> Feed<N> for OwnQueue<'_> {
 }
 
 /// Receives from a queue. A queue that is down counts as idle.
-pub(super) fn received(queue: &mut dyn Receive, batch: &mut Batch) -> Result<Received, EngineError> {
+pub(super) fn received<Q: Receive + ?Sized>(queue: &mut Q, batch: &mut Batch) -> Result<Received, EngineError> {
     match queue.receive(batch) {
         Err(PortError::Down(_)) => {
             batch.clear();

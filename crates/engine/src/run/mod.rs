@@ -5,6 +5,7 @@
 mod cores;
 mod feed;
 mod handle;
+mod in_turn;
 pub(crate) mod instance;
 mod mail;
 mod memory;
@@ -21,12 +22,13 @@ use std::time::{Duration, Instant};
 
 use nf::{Function, NetworkFunction, Report};
 use packet::{Nanos, Seq};
-use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts, Work};
+use port::{HEAD_BYTES, Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts, Work};
 
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::OwnQueue;
 pub use self::feed::{Feed, resolve};
 pub use self::handle::{Control, CoreProgress};
+use self::in_turn::{InTurn, Replica};
 use self::instance::{
     EngineInstance, Inspect, private_instance, sharded_instance, shared_instance, transacted_instance,
 };
@@ -228,12 +230,22 @@ where
             }
             Source::Queues(queues.into_iter().map(OwnQueue::new).collect())
         }
+        Opened::Sequenced(queues) => {
+            takes_sequencer(instance.kind, &*instance.nf, options).map_err(EngineError::Refused)?;
+            if queues.len() != cores {
+                return Err(PortError::Queues { have: queues.len(), want: cores }.into());
+            }
+            Source::InTurn(queues.into_iter().enumerate().map(|(core, queue)| InTurn::new(core, queue)).collect())
+        }
     };
     let mut end = End::default();
     loop {
         let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
         source = match source {
             Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
+            Source::InTurn(queues) => {
+                Source::InTurn(over_sequenced(&instance.nf, workers, queues, &cpus, control, mail, &mut end))
+            }
             Source::Stream(stream, mut work) if instance.kind == EngineKind::Pipeline => {
                 let (dispatcher, cuts) = (&instance.dispatcher, instance.cuts);
                 let piped = Piped { cuts, dispatcher, stream, work: work.as_mut(), cpus: &cpus };
@@ -311,10 +323,35 @@ fn takes_no_queues(kind: EngineKind) -> String {
     format!("{kind} steers packets {steers}, but this port steers its packets itself; use rss, transactional or shared")
 }
 
+/// Whether a run can go over a port that numbers its packets and keeps a history ([`port::Opened::Sequenced`]).
+///
+/// # Errors
+/// Why it can't, as a sentence.
+pub fn takes_sequencer<N: NetworkFunction>(kind: EngineKind, nf: &N, options: &Options) -> Result<(), String> {
+    if kind != EngineKind::Scr {
+        return Err(format!("{kind} has no use for a history of all packets; only scr runs behind a sequencer"));
+    }
+    if nf.reads_payload() {
+        return Err(format!(
+            "{} reads more of packets than their headers, and the sequencer's history has only {HEAD_BYTES} bytes of each; let the engine \
+             sequence",
+            nf.description().name
+        ));
+    }
+    if options.link.is_some() {
+        return Err(
+            "a link that loses packets is simulated where the engine sequences, not behind a port's sequencer".into()
+        );
+    }
+    Ok(())
+}
+
 /// The queues or the stream of a run.
 enum Source<'a> {
     /// A queue for each core.
     Queues(Vec<OwnQueue<'a>>),
+    /// A queue for each core behind a sequencer.
+    InTurn(Vec<InTurn<'a>>),
     /// A stream for all cores, and what another core than the reading one does with its packets first.
     Stream(Stream<'a>, Option<Work>),
 }
@@ -324,6 +361,7 @@ impl Source<'_> {
     fn finish(mut self, end: &mut End) {
         let finished = match &mut self {
             Self::Queues(feeds) => feeds.iter_mut().try_for_each(OwnQueue::complete),
+            Self::InTurn(queues) => queues.iter_mut().try_for_each(InTurn::complete),
             Self::Stream(stream, _) => stream.output.finish(),
         };
         if let Err(error) = finished {
@@ -331,6 +369,7 @@ impl Source<'_> {
         }
         match &self {
             Self::Queues(feeds) => feeds.iter().for_each(|feed| end.count(feed.queue())),
+            Self::InTurn(queues) => queues.iter().for_each(|queue| end.count(queue.queue())),
             Self::Stream(stream, _) => end.count(stream),
         }
     }
@@ -408,6 +447,23 @@ fn over_queues<'a, N: NetworkFunction>(
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     runs.into_iter().for_each(|run| end.add(run));
     feeds
+}
+
+/// Runs each replica on its queue behind a sequencer.
+fn over_sequenced<'a, N: NetworkFunction>(
+    nf: &Arc<N>,
+    workers: Vec<&mut dyn AnyWorker<N>>,
+    mut queues: Vec<InTurn<'a>>,
+    cpus: &[usize],
+    control: &Control,
+    mail: &Mail<N>,
+    end: &mut End,
+) -> Vec<InTurn<'a>> {
+    let mut feeds: Vec<_> = queues.iter_mut().map(|queue| Replica::new(Arc::clone(nf), queue)).collect();
+    let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
+    runs.into_iter().for_each(|run| end.add(run));
+    drop(feeds);
+    queues
 }
 
 /// The most packets of a batch on a lossy link: the logs must hold all packets under way.

@@ -82,6 +82,10 @@ impl<P: Port> Port for Defragmented<P> {
                 };
                 Opened::Queues(queues.into_iter().map(queue).collect())
             }
+            Opened::Sequenced(_) => {
+                let text = "a sequencer has numbered the fragments already, so that they can't be put together ahead of the engine";
+                return Err(PortError::Unfit(text.into()));
+            }
         })
     }
 

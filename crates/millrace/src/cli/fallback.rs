@@ -21,14 +21,24 @@ const DROPPED: Fate = Fate::Drop(0);
 /// Takes the port's packets until the run is told to stop. `is_open` says whether they go across.
 pub(super) fn carry(port: &mut dyn Port, cores: usize, is_open: bool, control: &Control) -> Result<Carried, PortError> {
     let sides = port.sides();
+    let mut histories = Vec::new();
     let mut queues: Vec<Box<dyn Queue + '_>> = match port.open(cores)? {
         Opened::Stream(stream) => vec![Box::new(stream) as Box<dyn Queue + '_>],
         Opened::Queues(queues) => queues,
+        Opened::Sequenced(all) => {
+            let (queues, kept): (_, Vec<_>) = all.into_iter().map(|core| (core.queue, core.history)).unzip();
+            histories = kept;
+            queues
+        }
     };
     let mut carried = Carried::default();
     let mut batch = Batch::default();
     while !control.is_stopping() {
         let mut idle = true;
+        // Nobody needs what the histories tell, but their memory is used again only once it has been read.
+        histories.iter_mut().for_each(|history| {
+            history.read(&mut |_, _| ());
+        });
         for queue in &mut queues {
             match queue.receive(&mut batch) {
                 Ok(Received::Packets) => idle = false,

@@ -12,7 +12,7 @@ use nf::{Fates, Sharing};
 use port::pcap::{Container, Writer};
 use port::{Port, Watched};
 use port_packet::{Options as PacketOptions, PacketPort};
-use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, XdpPort};
+use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, Spread, XdpPort};
 
 use super::control::{self, Served, Service};
 use super::engines::Wanted;
@@ -62,6 +62,9 @@ pub(super) struct LiveOptions {
     /// the same queue (`millrace rss` helps); otherwise one queue feeds all cores, and Millrace steers
     #[arg(long, help_heading = LIVE)]
     card_steers: bool,
+    /// Who numbers packets and hands them to cores in turn, under scr on several cores [default: engine]
+    #[arg(long, value_enum, help_heading = LIVE, conflicts_with_all = ["observe", "card_steers"])]
+    sequencer: Option<Sequencing>,
     /// Poll the card from the receiving core, without interrupts
     #[arg(long, help_heading = LIVE)]
     busy_poll: bool,
@@ -81,6 +84,16 @@ enum Xdp {
     Best,
     /// Nowhere: packets come and go by AF_PACKET. Slower, and the kernel has copies of them, so it must not forward itself.
     Off,
+}
+
+/// Who sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sequencing {
+    /// The XDP program: each core has sockets of its own, and reads the beginnings of all packets in memory that they share. Cores send
+    /// what they forward each for itself, so that packets may overtake each other on their way out.
+    Xdp,
+    /// The engine: cores take turns to read, to steer and to send. Packets go out in the order in which they came.
+    Engine,
 }
 
 /// Whether the kernel copies packets.
@@ -132,6 +145,7 @@ impl LiveOptions {
             ("--link-traffic", self.link_traffic.is_some()),
             ("--management", !self.management.is_empty()),
             ("--card-steers", self.card_steers),
+            ("--sequencer", self.sequencer.is_some()),
             ("--busy-poll", self.busy_poll),
             ("--seconds", self.seconds.is_some()),
         ];
@@ -143,19 +157,37 @@ impl LiveOptions {
         }
     }
 
-    /// The port. With one queue for all cores the engine steers.
-    fn open(&self, single_queue: bool) -> Result<Taken, Failed> {
+    /// How packets are spread over the cores of a run. `takes_sequencer` says whether the engine can run behind a sequencer.
+    fn spread(&self, cores: usize, takes_sequencer: Result<(), String>) -> Result<Spread, Failed> {
+        if self.card_steers || cores == 1 {
+            return match self.sequencer {
+                Some(_) => Err(Failed::usage(
+                    "--sequencer: on one core nothing is handed to cores in turn; take more, or leave it out",
+                )),
+                None => Ok(Spread::Queues),
+            };
+        }
+        match (self.sequencer.unwrap_or(Sequencing::Engine), takes_sequencer) {
+            (Sequencing::Engine, _) => Ok(Spread::Stream),
+            (Sequencing::Xdp, Err(reason)) => Err(Failed::usage(format_args!("--sequencer xdp: {reason}"))),
+            (Sequencing::Xdp, Ok(())) => Ok(Spread::Sequencer),
+        }
+    }
+
+    /// The port.
+    fn open(&self, spread: Spread) -> Result<Taken, Failed> {
         if self.observe || matches!(self.xdp, Some(Xdp::Off)) {
             if let Some(option) = self.only_xdp() {
                 return Err(Failed::usage(format_args!("{option} is for XDP; leave it out with --xdp off")));
             }
             let names = self.interfaces.iter().cloned();
             let options = if self.observe { PacketOptions::observe(names) } else { PacketOptions::forward(names) };
+            let single_queue = spread != Spread::Queues;
             let port = PacketPort::new(PacketOptions { single_queue, ..options }).map_err(Failed::usage)?;
             let monitor = Monitor::Packet(port.monitor());
             return Ok(Taken { port: Box::new(port), monitor });
         }
-        let port = XdpPort::new(self.xdp_options(single_queue)).map_err(Failed::usage)?;
+        let port = XdpPort::new(self.xdp_options(spread)).map_err(Failed::usage)?;
         let monitor = Monitor::Xdp(port.monitor());
         Ok(Taken { port: Box::new(port), monitor })
     }
@@ -167,11 +199,12 @@ impl LiveOptions {
             ("--link-traffic", self.link_traffic.is_some()),
             ("--management", !self.management.is_empty()),
             ("--busy-poll", self.busy_poll),
+            ("--sequencer xdp", self.sequencer == Some(Sequencing::Xdp)),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
-    fn xdp_options(&self, single_queue: bool) -> port_xdp::Options {
+    fn xdp_options(&self, spread: Spread) -> port_xdp::Options {
         let mut options = port_xdp::Options::new(self.interfaces.iter().cloned());
         options.mode = match self.xdp.unwrap_or(Xdp::Best) {
             Xdp::Native => Mode::Native,
@@ -192,7 +225,7 @@ impl LiveOptions {
         }
         options.filter.management.clone_from(&self.management);
         options.busy_poll = self.busy_poll.then(BusyPoll::default);
-        options.single_queue = single_queue;
+        options.spread = spread;
         options
     }
 }
@@ -236,6 +269,7 @@ impl Monitor {
                             ("to-function", program.redirected),
                             ("ring-full", counts.ring_full),
                             ("unclaimed", program.unclaimed),
+                            ("unsequenced", program.history_full + program.unstamped),
                             ("link-to-kernel", program.link_passed),
                             ("management-to-kernel", program.management_passed),
                             ("link-across", counts.sent_across),
@@ -314,9 +348,13 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let bound = (description.sharing == Sharing::Streams)
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
-    let single_queue = cores > 1 && !live.card_steers;
-    let queues = if single_queue { 1 } else { cores };
-    let Taken { port, monitor } = live.open(single_queue)?;
+    let takes_sequencer = match policy {
+        Some(_) => Err("the sequencer comes ahead of defragmentation; leave one of them out".into()),
+        None => program.takes_sequencer(kind, &options),
+    };
+    let spread = live.spread(cores, takes_sequencer)?;
+    let queues = if spread == Spread::Stream { 1 } else { cores };
+    let Taken { port, monitor } = live.open(spread)?;
     let drops = args.dropped.file().map(|file| Writer::create(file, Some(Container::PcapNg), None)).transpose()?;
     let socket = control::bind(args.control.path_or_default().as_deref())?;
     // What follows has fewer rights. Threads come after it.

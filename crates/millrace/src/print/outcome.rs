@@ -101,6 +101,7 @@ impl Live {
             Self::Xdp { interfaces, balances } => {
                 lose(&mut out, left_in_rings(interfaces, outcome), "left in the receive rings at the end");
                 lose(&mut out, lost.unclaimed, "dropped at hardware queues that no core reads");
+                lose(&mut out, lost.unsequenced, "dropped by the sequencer, whose history was full");
                 for InterfaceCounts { interface, program, sent_across, lost_across, .. } in interfaces {
                     let what = format!("link traffic lost at {interface}, whose transmit ring was full");
                     lose(&mut out, *lost_across, &what);
@@ -144,6 +145,7 @@ impl Live {
                         "to_function": counts.program.redirected,
                         "ring_full": counts.ring_full,
                         "unclaimed": counts.program.unclaimed,
+                        "unsequenced": counts.program.history_full + counts.program.unstamped,
                         "link_to_kernel": counts.program.link_passed,
                         "management_to_kernel": counts.program.management_passed,
                         "link_across": counts.sent_across,
@@ -389,7 +391,7 @@ impl Run<'_> {
             "latency_ns": self.latency.map(|times| json!({
                 "packets": times.packets, "p50": times.p50_ns, "p99": times.p99_ns, "p999": times.p999_ns, "worst": times.worst_ns,
             })),
-            "lost": { "ring_full": lost.ring_full, "unclaimed": lost.unclaimed },
+            "lost": { "ring_full": lost.ring_full, "unclaimed": lost.unclaimed, "unsequenced": lost.unsequenced },
             "sent": sent.map(|sent| json!({ "sent": sent.sent, "lost": sent.lost })),
             "interrupted": interrupted,
             "error": failure.as_ref().map(ToString::to_string),

@@ -49,7 +49,12 @@ fn programs_of_others_talk_through_a_translator() {
     row.address_for_nat();
     let line = "nat --set inside=[\"10.9.0.0/24\"] --set external=[\"192.0.2.100\"]";
     // IPv6 passes as it is.
-    load(&row, line, ["--engine transactional --cores 2", "--engine scr --cores 2"], ["192.0.2.2", "fd09::2"]);
+    load(
+        &row,
+        line,
+        ["--engine transactional --cores 2", "--engine scr --cores 2 --sequencer xdp"],
+        ["192.0.2.2", "fd09::2"],
+    );
 }
 
 /// The servers are known by the address of a service.

@@ -7,57 +7,60 @@ use interface::Presence;
 use packet::Nanos;
 
 use super::{Inlet, Input, Interface};
+use crate::common::Common;
+use crate::core::Core;
 use crate::error::XdpError;
 use crate::facts::{Facts, Queues};
 use crate::outlets::{Outlet, lock};
-use crate::socket::{self, Wish};
+use crate::socket::{self, Opened, Wish};
 
 impl Input {
     /// Opens the socket of an interface, tells the program of it, and fills its ring.
     pub(crate) fn open(&mut self, interface: usize, index: u32, mtu: u32, patience: Duration) -> Result<(), XdpError> {
         let device = Arc::clone(&self.interfaces[interface].device);
         let options = &self.options;
-        let opened = socket::open(
-            &self.core.umem,
-            &Wish {
-                interface: &device.name,
-                index,
-                mtu,
-                queue: self.queue,
-                ring_len: options.ring_len,
-                copying: options.copying(),
-                need_wakeup: options.need_wakeup,
-                busy_poll: options.busy_poll,
-                transmit_budget: options.transmit_budget,
-                patience,
-            },
-        )?;
-        device.claim(self.queue, &opened.socket, &opened.binding)?;
+        let wish = Wish {
+            interface: &device.name,
+            index,
+            mtu,
+            queue: self.place.queue,
+            ring_len: options.ring_len,
+            sharing: self.place.members,
+            copying: options.copying(),
+            need_wakeup: options.need_wakeup,
+            busy_poll: options.busy_poll,
+            transmit_budget: options.transmit_budget,
+            patience,
+        };
+        let (opened, common) = open_on(&self.core, interface, &wish)?;
+        device.claim(self.place.socket(), &opened.socket, &opened.binding)?;
         let need_wakeup = options.need_wakeup;
         self.interfaces[interface].inlet = Some(Inlet {
             socket: Arc::clone(&opened.socket),
             received: opened.received,
-            fill: opened.fill,
+            common: Arc::clone(&common),
             need_wakeup,
-            index,
-            filled: 0,
+            popped: 0,
             pieces: Vec::new(),
+            whole: Vec::new(),
+            stamped: None,
+            front: None,
         });
         let how = (opened.binding.scattered, need_wakeup);
-        let outlet = Outlet::new(opened.socket, opened.transmit, opened.completed, how);
+        let outlet = Outlet::new(opened.socket, opened.transmit, common, how);
         lock(&self.outlets).set(interface, Some(outlet));
         self.refill(interface);
         Ok(())
     }
 
-    /// Closes the socket of an interface, and takes back the frames in its rings.
+    /// Closes the socket of an interface. The frames in its rings are free once all sockets on the queue are closed.
     pub(super) fn close(&mut self, interface: usize) {
-        let Self { core, outlets, interfaces, free, .. } = self;
+        let Self { core, outlets, interfaces, .. } = self;
         let Interface { inlet, lost_before, device, .. } = &mut interfaces[interface];
         let Some(mut inlet) = inlet.take() else { return };
         // Nobody will read what lies in the receive ring.
         let statistics = inlet.socket.statistics();
-        let lost = statistics.lost() + u64::from(inlet.received.unread());
+        let lost = statistics.lost() + u64::from(inlet.received.unread()) + u64::from(inlet.front.is_some());
         *lost_before += lost;
         device.count_lost(lost);
         core.ledger.count_faults(statistics.invalid_receive + statistics.invalid_transmit);
@@ -67,7 +70,6 @@ impl Input {
         outlets.reap();
         let link = outlets.set(interface, None);
         device.count_not_across(link);
-        free.extend(core.ledger.reclaim(interface));
     }
 
     /// Looks at every interface: closes the sockets of one that is gone, and opens those of one that is there again.
@@ -77,7 +79,7 @@ impl Input {
             let Interface { device, inlet, .. } = &self.interfaces[interface];
             let device = Arc::clone(device);
             let presence = match inlet {
-                Some(inlet) if inlet.socket.is_bound() => self.probe.presence(&device.name, inlet.index),
+                Some(inlet) if inlet.socket.is_bound() => self.probe.presence(&device.name, inlet.common.index),
                 Some(_) | None => Presence::Gone,
             };
             let before = std::mem::replace(&mut self.interfaces[interface].presence, presence);
@@ -101,11 +103,11 @@ impl Input {
     /// set again; it then drops and counts them.
     fn check_queues(&mut self, interface: usize) {
         let Interface { device, has_wrong_queues, .. } = &mut self.interfaces[interface];
-        if self.queue != 0 {
+        if !self.place.is_first() {
             return;
         }
         let Ok(queues) = Queues::of(&self.probe, &device.name, device.index()) else { return };
-        let checked = queues.check(&device.name, self.queues, self.options.single_queue);
+        let checked = queues.check(&device.name, self.place.queues, self.options.spread.is_single_queue());
         if checked.is_err() && !*has_wrong_queues {
             let exchanged = device.exchange();
             device.note(exchanged.and(checked).err().map(|error| error.to_string()));
@@ -119,7 +121,7 @@ impl Input {
     fn open_again(&mut self, interface: usize) -> Result<(), XdpError> {
         let device = Arc::clone(&self.interfaces[interface].device);
         let facts = Facts::of(&self.probe, &device.name)?;
-        facts.queues.check(&device.name, self.queues, self.options.single_queue)?;
+        facts.queues.check(&device.name, self.place.queues, self.options.spread.is_single_queue())?;
         self.open(interface, facts.index, facts.mtu, Duration::ZERO)?;
         let attached = device.attach(facts.index);
         match &attached {
@@ -128,4 +130,18 @@ impl Input {
         }
         attached
     }
+}
+
+/// Opens a socket on an interface: beside those that share the core's frames on it, or as the first.
+fn open_on(core: &Arc<Core>, interface: usize, wish: &Wish<'_>) -> Result<(Opened, Arc<Common>), XdpError> {
+    let mut place = core.common(interface);
+    if let Some(common) = place.upgrade() {
+        let opened = socket::open_beside(&core.umem, common.first(), wish)?;
+        return Ok((opened, common));
+    }
+    let (opened, fill, completed) = socket::open(&core.umem, wish)?;
+    let first = Arc::clone(&opened.socket);
+    let common = Arc::new(Common::new(Arc::clone(core), interface, wish.index, first, fill, completed));
+    *place = Arc::downgrade(&common);
+    Ok((opened, common))
 }

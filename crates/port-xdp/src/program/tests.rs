@@ -14,7 +14,7 @@ const PASS: u32 = 2;
 
 /// A program for one queue without a socket; `None` if this process may not load one.
 fn loaded(filter: &Filter) -> Option<Program> {
-    match Program::load("none", 1, filter) {
+    match Program::load("none", 1, filter, None) {
         Ok(program) => Some(program),
         Err(XdpError::Interface(InterfaceError::Privilege { .. })) => {
             // Once for all tests.
@@ -118,7 +118,7 @@ fn a_new_filter_takes_over_in_the_running_program() {
 
 #[test]
 fn a_damaged_object_is_refused_in_words() {
-    assert!(linked(&OBJECT[..100], &HashMap::new()).is_err());
-    let error = linked(OBJECT, &HashMap::new()).expect_err("it has no maps");
+    assert!(linked(&OBJECT[..100], BY_QUEUE, &HashMap::new()).is_err());
+    let error = linked(OBJECT, BY_QUEUE, &HashMap::new()).expect_err("it has no maps");
     assert!(error.contains("which nobody makes"), "{error}");
 }

@@ -13,6 +13,7 @@ mod kill;
 mod policies;
 mod queues;
 mod refusals;
+mod sequencer;
 mod stream;
 mod tcp;
 mod uniqueness;

@@ -1,6 +1,6 @@
 //! Refusals: one sentence, which says what to type.
 
-use millrace_port_xdp::{Copying, Mode, Options, XdpPort};
+use millrace_port_xdp::{Copying, Mode, Options, Spread, XdpPort};
 use port::{Port, PortError};
 use testkit::row::Row;
 
@@ -29,7 +29,7 @@ fn a_refusal_says_what_to_type() {
          or use `--cores 1`"
     );
     row.middle.run("ethtool", &["-L", "a0", "rx", "2", "tx", "2"]).expect("a veth has queues");
-    let single = Options { single_queue: true, ..one("a0") };
+    let single = Options { spread: Spread::Stream, ..one("a0") };
     let told = refusal(&row, single, 2);
     assert!(
         told.starts_with("a0 has 2 queues, but 1 socket is wanted") && told.ends_with("type `ethtool -L a0 rx 1 tx 1`"),

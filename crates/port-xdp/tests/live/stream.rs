@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use millrace_port_xdp::{Options, XdpPort};
+use millrace_port_xdp::{Options, Spread, XdpPort};
 use port::{Batch, Fate, Opened, Order, Port, PortError, ReceiveLosses, Received};
 use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
 
@@ -51,7 +51,7 @@ fn stream(label: &str, traffic: impl FnOnce(&Row) -> Option<u64>) {
     let (middle, stopped) = (Arc::clone(&row.middle), Arc::clone(&stop));
     let worker = thread::spawn(move || {
         middle.enter(|| {
-            let options = Options { single_queue: true, frames: 512, ring_len: 128, burst: 16, ..both() };
+            let options = Options { spread: Spread::Stream, frames: 512, ring_len: 128, burst: 16, ..both() };
             let mut port = XdpPort::new(options).expect("the options are right");
             let monitor = port.monitor();
             let Opened::Stream(stream) = port.open(2).expect("the port can be opened") else {

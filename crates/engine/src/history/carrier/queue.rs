@@ -236,6 +236,7 @@ impl<N: NetworkFunction> Port for SequencedPort<'_, N> {
                 Ok(Opened::Stream(Stream { input, output, order }))
             }
             Opened::Queues(queues) => Err(PortError::Queues { have: queues.len(), want: 1 }),
+            Opened::Sequenced(queues) => Err(PortError::Queues { have: queues.len(), want: 1 }),
         }
     }
 

@@ -134,7 +134,7 @@ fn memory(machine: &Machine, plan: &Plan) -> Finding {
     let all = each * u64::from(plan.cores);
     if limit < all {
         let says = format!(
-            "{limit_text} of memory may be locked and cap_ipc_lock is missing; a run on {on} locks {}, but one with --card-steers {}",
+            "{limit_text} of memory may be locked and cap_ipc_lock is missing; a run on {on} locks {}, but one with --card-steers or --sequencer xdp {}",
             mebibytes(each),
             mebibytes(all)
         );
@@ -279,7 +279,7 @@ mod tests {
         assert!(finding.says.starts_with("8 MiB of memory") && finding.says.ends_with("2 interfaces locks 32 MiB"));
         assert_eq!(with(Some(64 << 10)).says.split(" of").next(), Some("64 KiB"));
         let finding = with(Some(64 << 20));
-        assert!(finding.state == State::Note && finding.says.ends_with("--card-steers 128 MiB"), "{finding:?}");
+        assert!(finding.state == State::Note && finding.says.ends_with("--sequencer xdp 128 MiB"), "{finding:?}");
         assert_eq!(with(Some(128 << 20)).state, State::Good);
         assert_eq!(with(None).says, "any amount of memory may be locked: there is no limit");
         assert_eq!(memory(&machine(), &PLAN).state, State::Good);
