@@ -5,7 +5,7 @@
 //! threads can run in addition. A serializable engine is compared with its own witness: replaying the packets in commit order must give
 //! every verdict and the state again.
 
-mod in_turn;
+mod sequenced;
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -26,7 +26,7 @@ use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides
 
 use synth::Rng;
 
-use self::in_turn::InTurn;
+use self::sequenced::SequencedTrace;
 
 /// What to verify.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ struct Case {
     /// The cuts of `pipeline`.
     cuts: Cuts,
     /// True if the port sequences, not the engine.
-    in_turn: bool,
+    sequenced: bool,
 }
 
 /// The first difference of a run.
@@ -190,13 +190,13 @@ impl<N: Function> Bench<'_, N> {
                 let fits = |cuts: &Cuts| *cuts == Cuts::Parse || is_cut && cores > 1 && cuts.accepts(cores).is_ok();
                 let all: Vec<Cuts> = Cuts::ALL.into_iter().filter(fits).collect();
                 let cuts = |seed: u64| all[seed as usize % all.len()];
-                let case = |seed, cuts| Case { engine, cores, seed, cuts, in_turn: false };
+                let case = |seed, cuts| Case { engine, cores, seed, cuts, sequenced: false };
                 cases.extend(plan.seeds.clone().map(|seed| case(Some(seed), cuts(seed))));
                 if plan.threads {
                     cases.extend(all.iter().map(|cuts| case(None, *cuts)));
                 }
                 if plan.threads && cores > 1 && takes_sequencer(engine, &**self.nf, &self.options).is_ok() {
-                    cases.push(Case { in_turn: true, ..case(None, Cuts::default()) });
+                    cases.push(Case { sequenced: true, ..case(None, Cuts::default()) });
                 }
             }
         }
@@ -440,8 +440,8 @@ impl<N: Function> Bench<'_, N> {
                     instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
                 schedule(&mut workers, &mut instance.dispatcher, self.trace, len, seed)
             }
-            None if case.in_turn => {
-                let mut port = InTurn::new(self.trace, len);
+            None if case.sequenced => {
+                let mut port = SequencedTrace::new(self.trace, len);
                 self.drive(instance, &mut port)?;
                 port.observed()
             }

@@ -1,6 +1,6 @@
 //! The receiving half of a core: its interfaces' receive and fill rings, and the loans of frames to batches.
 
-pub(crate) mod in_turn;
+pub(crate) mod ordered;
 mod presence;
 
 use std::io;

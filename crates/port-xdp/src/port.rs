@@ -12,7 +12,7 @@ use crate::device::{Device, InterfaceCounts};
 use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::{Filter, LinkPolicy};
-use crate::input::in_turn::InTurn;
+use crate::input::ordered::OrderedInput;
 use crate::input::{Input, Place};
 use crate::ledger::Balance;
 use crate::options::{Copying, Mode, Options, Spread};
@@ -144,12 +144,12 @@ impl XdpPort {
         self.monitor.devices.set(devices);
         self.monitor.cores.set(open_cores);
         let Some(sequencer) = sequencer else { return Ok(Opened::from_halves(halves, is_single)) };
-        let in_turn = |(core, Halves { input, output })| {
-            let input = InTurn::new(input, Arc::new(Mutex::new(Reader::new(Arc::clone(&sequencer), core))));
-            let history = Box::new(input.heads());
+        let ordered = |(core, Halves { input, output })| {
+            let input = OrderedInput::new(input, Arc::new(Mutex::new(Reader::new(Arc::clone(&sequencer), core))));
+            let history = Box::new(input.history());
             Sequenced { queue: Box::new(Halves { input, output }), history }
         };
-        Ok(Opened::Sequenced(halves.into_iter().enumerate().map(in_turn).collect()))
+        Ok(Opened::Sequenced(halves.into_iter().enumerate().map(ordered).collect()))
     }
 }
 

@@ -145,7 +145,7 @@ impl Sequencer {
     /// The record's number and 1, once it is there.
     fn published(&self, number: u64) -> &AtomicU64 {
         // SAFETY: it lies in the mapping, and both sides access it by atomics.
-        unsafe { &*(&raw const (*self.record(number).as_ptr()).published) }
+        unsafe { &(*self.record(number).as_ptr()).published }
     }
 
     fn is_published(&self, number: u64) -> bool {
@@ -262,7 +262,7 @@ impl Reader {
         // `published` is ever written meanwhile, and not by this value: it is no part of the reference.
         let (time, first, wire_len, interface, head_len, head) = unsafe {
             let record = self.sequencer.record(number).as_ptr();
-            let head: &[u8; HEAD_BYTES] = &*(&raw const (*record).head);
+            let head: &[u8; HEAD_BYTES] = &(*record).head;
             ((*record).time, (*record).first, (*record).wire_len, (*record).interface, (*record).head_len, head)
         };
         let what = match head_len {

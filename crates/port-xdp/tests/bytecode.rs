@@ -10,11 +10,18 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 /// The version that made the committed file; another one makes other instructions.
 const CLANG: &str = "clang version 14.";
 
-/// The part of an object file that runs: its programs, each with the names that it uses and their places, and the license.
+/// The part of an object file that runs.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
-    programs: Vec<(Vec<u8>, Vec<(u64, String)>)>,
+    programs: [Program; 2],
     license: Vec<u8>,
+}
+
+/// A program's instructions, and the names that it uses with their places.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    instructions: Vec<u8>,
+    names: Vec<(u64, String)>,
 }
 
 fn parts(file: &Path) -> Parts {
@@ -27,10 +34,10 @@ fn parts(file: &Path) -> Parts {
             (offset, file.symbol_by_index(index).and_then(|symbol| symbol.name()).expect("it has a name").to_owned())
         });
         let names = names.collect();
-        (section(name).data().expect("it is there").to_vec(), names)
+        Program { instructions: section(name).data().expect("it is there").to_vec(), names }
     };
     Parts {
-        programs: ["xdp.frags", "xdp.frags/sequence"].map(program).to_vec(),
+        programs: ["xdp.frags", "xdp.frags/sequence"].map(program),
         license: section("license").data().expect("it is there").to_vec(),
     }
 }

@@ -145,15 +145,19 @@ fn a_file_is_whole_or_absent() {
     drop(writer);
     assert_eq!(names(&folder), ["out.pcap"]);
     assert_eq!(fs::read_to_string(&path).expect("untouched"), "what was there");
-    let target = folder.join("target.pcap");
-    fs::write(&target, "").expect("room");
-    let link = folder.join("link.pcap");
+    let (target, link) = (folder.join("target.pcap"), folder.join("link.pcap"));
     symlink("target.pcap", &link).expect("a link");
-    let mut writer = Writer::create(&link, None, None).expect("an output");
-    writer.write(&packet(0), &[0; 60]).and_then(|()| writer.finish()).expect("room");
-    assert!(link.is_symlink(), "a link stays one");
-    assert_eq!(read_all(Reader::open(&target).expect("a capture")).packets.len(), 1);
-    assert_eq!(names(&folder), ["link.pcap", "out.pcap", "target.pcap"]);
+    // First to nothing, then to a file.
+    for packets in [1, 2] {
+        let mut writer = Writer::create(&link, None, None).expect("an output");
+        (0..packets).for_each(|number| writer.write(&packet(number), &[0; 60]).expect("room"));
+        writer.finish().expect("room");
+        assert!(link.is_symlink(), "a link stays one");
+        assert_eq!(read_all(Reader::open(&target).expect("a capture")).packets.len() as u64, packets);
+        assert_eq!(names(&folder), ["link.pcap", "out.pcap", "target.pcap"]);
+    }
+    symlink("round.pcap", folder.join("round.pcap")).expect("a link");
+    assert!(Writer::create(folder.join("round.pcap"), None, None).is_err(), "it leads nowhere");
 }
 
 #[test]

@@ -5,12 +5,12 @@
 mod cores;
 mod feed;
 mod handle;
-mod in_turn;
 pub(crate) mod instance;
 mod mail;
 mod memory;
 mod pipeline;
 mod quiet;
+mod replica;
 mod running;
 mod sequence;
 mod sequenced;
@@ -28,13 +28,13 @@ pub use self::cores::{CoreRun, run_cores};
 use self::feed::OwnQueue;
 pub use self::feed::{Feed, resolve};
 pub use self::handle::{Control, CoreProgress};
-use self::in_turn::{InTurn, Replica};
 use self::instance::{
     EngineInstance, Inspect, private_instance, sharded_instance, shared_instance, transacted_instance,
 };
 pub use self::mail::Mail;
 pub use self::memory::{MemoryMax, memory_max};
 pub use self::pipeline::{Piped, run_pipeline};
+use self::replica::{ReplicaFeed, SequencedQueue};
 pub use self::running::{Beginning, Running, start, start_from};
 pub use self::sequence::{SequencedTotal, sequence};
 pub use self::sequenced::run_sequenced;
@@ -235,7 +235,9 @@ where
             if queues.len() != cores {
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
             }
-            Source::InTurn(queues.into_iter().enumerate().map(|(core, queue)| InTurn::new(core, queue)).collect())
+            Source::Sequenced(
+                queues.into_iter().enumerate().map(|(core, queue)| SequencedQueue::new(core, queue)).collect(),
+            )
         }
     };
     let mut end = End::default();
@@ -243,8 +245,8 @@ where
         let workers = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
         source = match source {
             Source::Queues(feeds) => Source::Queues(over_queues(workers, feeds, &cpus, control, mail, &mut end)),
-            Source::InTurn(queues) => {
-                Source::InTurn(over_sequenced(&instance.nf, workers, queues, &cpus, control, mail, &mut end))
+            Source::Sequenced(queues) => {
+                Source::Sequenced(over_sequenced(&instance.nf, workers, queues, &cpus, control, mail, &mut end))
             }
             Source::Stream(stream, mut work) if instance.kind == EngineKind::Pipeline => {
                 let (dispatcher, cuts) = (&instance.dispatcher, instance.cuts);
@@ -351,7 +353,7 @@ enum Source<'a> {
     /// A queue for each core.
     Queues(Vec<OwnQueue<'a>>),
     /// A queue for each core behind a sequencer.
-    InTurn(Vec<InTurn<'a>>),
+    Sequenced(Vec<SequencedQueue<'a>>),
     /// A stream for all cores, and what another core than the reading one does with its packets first.
     Stream(Stream<'a>, Option<Work>),
 }
@@ -361,7 +363,7 @@ impl Source<'_> {
     fn finish(mut self, end: &mut End) {
         let finished = match &mut self {
             Self::Queues(feeds) => feeds.iter_mut().try_for_each(OwnQueue::complete),
-            Self::InTurn(queues) => queues.iter_mut().try_for_each(InTurn::complete),
+            Self::Sequenced(queues) => queues.iter_mut().try_for_each(SequencedQueue::complete),
             Self::Stream(stream, _) => stream.output.finish(),
         };
         if let Err(error) = finished {
@@ -369,7 +371,7 @@ impl Source<'_> {
         }
         match &self {
             Self::Queues(feeds) => feeds.iter().for_each(|feed| end.count(feed.queue())),
-            Self::InTurn(queues) => queues.iter().for_each(|queue| end.count(queue.queue())),
+            Self::Sequenced(queues) => queues.iter().for_each(|queue| end.count(queue.queue())),
             Self::Stream(stream, _) => end.count(stream),
         }
     }
@@ -453,13 +455,13 @@ fn over_queues<'a, N: NetworkFunction>(
 fn over_sequenced<'a, N: NetworkFunction>(
     nf: &Arc<N>,
     workers: Vec<&mut dyn AnyWorker<N>>,
-    mut queues: Vec<InTurn<'a>>,
+    mut queues: Vec<SequencedQueue<'a>>,
     cpus: &[usize],
     control: &Control,
     mail: &Mail<N>,
     end: &mut End,
-) -> Vec<InTurn<'a>> {
-    let mut feeds: Vec<_> = queues.iter_mut().map(|queue| Replica::new(Arc::clone(nf), queue)).collect();
+) -> Vec<SequencedQueue<'a>> {
+    let mut feeds: Vec<_> = queues.iter_mut().map(|queue| ReplicaFeed::new(Arc::clone(nf), queue)).collect();
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     runs.into_iter().for_each(|run| end.add(run));
     drop(feeds);

@@ -422,9 +422,6 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     if let Some(error) = failure {
         let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
         note(&format!("{} {error}{place}; this is a bug in the function\n", Style::stderr().bad("error:")));
-        if background.logs() {
-            tracing::error!("the function has panicked: {error}{place}");
-        }
         if !live.observe && args.service.on_panic != OnPanic::Exit {
             let is_open = args.service.on_panic == OnPanic::Open;
             stand_in(&mut port, cores, is_open, &control, &served)?;

@@ -10,7 +10,7 @@ use std::thread;
 
 use catalogue::{CatalogueEntry, Program, Restart, Runs, Snapshot, SnapshotError};
 use engine::{Control, EngineError, EngineKind, Options, Outcome};
-use port::Port;
+use port::{Port, pcap};
 
 use super::failure::Failed;
 use super::{Configuration, files};
@@ -191,7 +191,7 @@ pub(super) fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
 /// The file that a name leads to, if a snapshot may take its place: there is none yet, or it is a snapshot, of whatever format, or empty.
 /// A device, or a file that was named by mistake, may not be lost.
 fn replaceable(path: &Path) -> io::Result<PathBuf> {
-    let target = followed(path)?;
+    let target = pcap::followed(path)?;
     let there = match fs::metadata(&target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
         there => there?,
@@ -206,26 +206,6 @@ fn replaceable(path: &Path) -> io::Result<PathBuf> {
     }
     Ok(target)
 }
-
-/// The name that a name leads to, over all links, whether or not there is a file.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        match fs::read_link(&path) {
-            // An absolute target replaces the folder of the link.
-            Ok(target) => path = path.with_file_name("").join(target),
-            // It is no link, or there is nothing.
-            Err(error) if [io::ErrorKind::InvalidInput, io::ErrorKind::NotFound].contains(&error.kind()) => {
-                return Ok(path);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other("it leads over too many links, or in a circle"))
-}
-
-/// The most links from one to the next that are followed, as by Linux.
-const LINKS_MAX: usize = 40;
 
 /// Writes a file that gets its name when it is whole, in place of what [may be replaced](replaceable).
 fn write_with(path: &Path, content: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {

@@ -232,7 +232,7 @@ fn a_core_that_stands_still_costs_packets_and_no_agreement() {
         numbers.for_each(|number| drop(wires[0].send(&numbered(0, number, 100))));
         eventually("all have come", || {
             let counts = &monitor.counts()[0].program;
-            counts.redirected + counts.history_full == u64::from(sent)
+            counts.redirected + counts.history_full == sent
         });
         let seen = thread::scope(|scope| {
             let stop = &stop;
@@ -242,7 +242,7 @@ fn a_core_that_stands_still_costs_packets_and_no_agreement() {
         (seen, monitor.counts())
     });
     let program = &counts[0].program;
-    assert_eq!((program.redirected, program.history_full), (8192 - 1024, u64::from(sent) - (8192 - 1024)));
+    assert_eq!((program.redirected, program.history_full), (8192 - 1024, sent - (8192 - 1024)));
     let missing = agree(&seen);
     let received: usize = seen.iter().map(|one| one.own.len()).sum();
     assert_eq!((received as u64 + missing, missing), (program.redirected, counts[0].ring_full), "{counts:?}");

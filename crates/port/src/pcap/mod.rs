@@ -26,7 +26,7 @@ pub use format::{ByteOrder, Compression, Container, Format, Interface, Interface
 pub use reader::Reader;
 pub use selection::Choice;
 pub use source::Progress;
-pub use target::{Target, same_file};
+pub use target::{Target, followed, same_file};
 pub use writer::Writer;
 
 use std::collections::VecDeque;

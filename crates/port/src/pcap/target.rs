@@ -26,6 +26,28 @@ pub fn same_file(input: &Path, output: &Path) -> bool {
     of(input, standard_input).is_some_and(|input| Some(input) == of(output, standard_output))
 }
 
+/// The name that a name leads to, over all links, whether or not there is a file.
+///
+/// # Errors
+/// The links lead in a circle, or can't be read.
+pub fn followed(path: &Path) -> io::Result<PathBuf> {
+    /// The most links from one to the next that are followed, as by Linux.
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            // An absolute target replaces the folder of the link.
+            Ok(target) => path = path.with_file_name("").join(target),
+            // It is no link, or there is nothing.
+            Err(error) if [io::ErrorKind::InvalidInput, io::ErrorKind::NotFound].contains(&error.kind()) => {
+                return Ok(path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("it leads over too many links, or in a circle"))
+}
+
 /// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -112,7 +134,8 @@ impl Target {
                 target.file.set_permissions(metadata.permissions()).map_err(Fault::Create)?;
                 Ok(target)
             }
-            Err(_) => Self::beside(path.to_owned()),
+            // A link that leads to no file yet stays one, too.
+            Err(_) => Self::beside(followed(path).map_err(Fault::Create)?),
         }
     }
 

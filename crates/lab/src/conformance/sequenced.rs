@@ -13,12 +13,12 @@ use synth::Rng;
 use super::{Observation, SIDES, at, fill_from, observe};
 
 /// The port. It notes what becomes of each packet.
-pub(super) struct InTurn<'a> {
+pub(super) struct SequencedTrace<'a> {
     trace: &'a Trace,
     packets: Mutex<Vec<Option<Observation>>>,
 }
 
-impl<'a> InTurn<'a> {
+impl<'a> SequencedTrace<'a> {
     pub(super) fn new(trace: &'a Trace, len: usize) -> Self {
         Self { trace, packets: Mutex::new(vec![None; len]) }
     }
@@ -33,7 +33,7 @@ impl<'a> InTurn<'a> {
     }
 }
 
-impl Port for InTurn<'_> {
+impl Port for SequencedTrace<'_> {
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         let len = self.len();
         let (trace, packets) = (self.trace, &self.packets);
@@ -41,7 +41,7 @@ impl Port for InTurn<'_> {
             let known = Arc::new(AtomicU64::new(0));
             let random = Rng::new(core as u64);
             let queue = Own { trace, packets, len, next: core, cores, random, known: Arc::clone(&known) };
-            Sequenced { queue: Box::new(queue), history: Box::new(Heads { trace, next: 0, known }) }
+            Sequenced { queue: Box::new(queue), history: Box::new(HistoryView { trace, next: 0, known }) }
         };
         Ok(Opened::Sequenced((0..cores).map(core).collect()))
     }
@@ -83,13 +83,13 @@ impl Transmit for Own<'_> {
 }
 
 /// The history, as one core reads it.
-struct Heads<'a> {
+struct HistoryView<'a> {
     trace: &'a Trace,
     next: u64,
     known: Arc<AtomicU64>,
 }
 
-impl History for Heads<'_> {
+impl History for HistoryView<'_> {
     fn has_more(&self) -> bool {
         // ORDERING: Relaxed. As in `Own`.
         self.next < self.known.load(Ordering::Relaxed)

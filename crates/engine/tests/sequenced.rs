@@ -119,12 +119,12 @@ struct Trace {
     fates: Mutex<BTreeMap<u64, Fate>>,
 }
 
-struct InTurn(Arc<Trace>);
+struct SequencedTrace(Arc<Trace>);
 
 /// A core's queue, and the number before which its packets are known.
 struct Own(Arc<Trace>, usize, usize, Arc<AtomicU64>);
 
-struct Heads(Arc<Trace>, u64, Arc<AtomicU64>);
+struct HistoryView(Arc<Trace>, u64, Arc<AtomicU64>);
 
 fn packet(number: u64, len: usize, wire_len: usize) -> Packet {
     Packet {
@@ -140,12 +140,12 @@ fn packet(number: u64, len: usize, wire_len: usize) -> Packet {
     }
 }
 
-impl Port for InTurn {
+impl Port for SequencedTrace {
     fn open(&mut self, cores: usize) -> Result<Open<'_>, PortError> {
         let core = |core| {
             let known = Arc::new(AtomicU64::new(0));
             let queue = Own(Arc::clone(&self.0), core, cores, Arc::clone(&known));
-            Sequenced { queue: Box::new(queue), history: Box::new(Heads(Arc::clone(&self.0), 0, known)) }
+            Sequenced { queue: Box::new(queue), history: Box::new(HistoryView(Arc::clone(&self.0), 0, known)) }
         };
         Ok(Open::Sequenced((0..cores).map(core).collect()))
     }
@@ -179,7 +179,7 @@ impl Transmit for Own {
     }
 }
 
-impl History for Heads {
+impl History for HistoryView {
     fn has_more(&self) -> bool {
         // ORDERING: Relaxed. As in `Own`.
         self.1 < self.2.load(Ordering::Relaxed)
@@ -206,7 +206,7 @@ fn run_over(
 ) -> (Arc<Trace>, Result<Outcome, EngineError>) {
     let arrivals = arrivals.iter().map(|(what, host, is_lost)| (frame(*what, *host), *is_lost)).collect();
     let trace = Arc::new(Trace { arrivals, fates: Mutex::default() });
-    let mut port = InTurn(Arc::clone(&trace));
+    let mut port = SequencedTrace(Arc::clone(&trace));
     let outcome = run(Arc::new(nf), kind, cores, &Options::default(), &mut port, &Control::default());
     (trace, outcome)
 }

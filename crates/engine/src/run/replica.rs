@@ -16,7 +16,7 @@ use crate::steer::classify::classify;
 use crate::work::any_worker::AnyWorker;
 
 /// A core's queue and history, from the start of a run to its end.
-pub(crate) struct InTurn<'a> {
+pub(crate) struct SequencedQueue<'a> {
     queue: Box<dyn Queue + 'a>,
     history: Box<dyn History + 'a>,
     core: usize,
@@ -28,7 +28,7 @@ pub(crate) struct InTurn<'a> {
     aged: Option<Nanos>,
 }
 
-impl<'a> InTurn<'a> {
+impl<'a> SequencedQueue<'a> {
     pub(crate) fn new(core: usize, Sequenced { queue, history }: Sequenced<'a>) -> Self {
         Self { queue, history, core, broken: false, completed: false, aged: None }
     }
@@ -44,10 +44,10 @@ impl<'a> InTurn<'a> {
 }
 
 /// The feed of one core. What it reads in the history becomes records, each core for itself, as in the programs of the paper.
-pub(super) struct Replica<'q, 'a, N: NetworkFunction> {
+pub(super) struct ReplicaFeed<'q, 'a, N: NetworkFunction> {
     nf: Arc<N>,
     by_ports: bool,
-    source: &'q mut InTurn<'a>,
+    source: &'q mut SequencedQueue<'a>,
     block: Block<N::Meta>,
     /// Numbers of the packets in the block that only look as if they took no step.
     cut: Vec<Seq>,
@@ -57,8 +57,8 @@ pub(super) struct Replica<'q, 'a, N: NetworkFunction> {
     failed: bool,
 }
 
-impl<'q, 'a, N: NetworkFunction> Replica<'q, 'a, N> {
-    pub(super) fn new(nf: Arc<N>, source: &'q mut InTurn<'a>) -> Self {
+impl<'q, 'a, N: NetworkFunction> ReplicaFeed<'q, 'a, N> {
+    pub(super) fn new(nf: Arc<N>, source: &'q mut SequencedQueue<'a>) -> Self {
         let by_ports = nf.packet_set().has_ports();
         Self { nf, by_ports, source, block: Block::default(), cut: Vec::new(), ended: false, failed: false }
     }
@@ -86,9 +86,9 @@ impl<'q, 'a, N: NetworkFunction> Replica<'q, 'a, N> {
     }
 }
 
-impl<N: NetworkFunction> Feed<N> for Replica<'_, '_, N> {
+impl<N: NetworkFunction> Feed<N> for ReplicaFeed<'_, '_, N> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
-        let InTurn { queue, history, broken, .. } = &mut *self.source;
+        let SequencedQueue { queue, history, broken, .. } = &mut *self.source;
         if self.ended || *broken {
             batch.clear();
             return Ok(Received::End);
@@ -145,7 +145,7 @@ impl<N: NetworkFunction> Feed<N> for Replica<'_, '_, N> {
 
     /// One core says for all that no packet comes, by a mark, so that all replicas age at the same place.
     fn idle(&mut self, _: &mut dyn AnyWorker<N>, last: Nanos) -> bool {
-        let InTurn { queue, history, core: 0, aged, .. } = &mut *self.source else { return false };
+        let SequencedQueue { queue, history, core: 0, aged, .. } = &mut *self.source else { return false };
         let Some(now) = queue.now().map(|now| now.max(last)) else { return false };
         let is_due = Quiet::is_due(now, *aged);
         if is_due {

@@ -16,7 +16,7 @@ use crate::sequencer::{Reader, What};
 ///
 /// Packets of one interface come in order. So a packet is lost if a later one has come from its interface, and it may still come if none
 /// has; then it is waited for, but not for long.
-pub(crate) struct InTurn {
+pub(crate) struct OrderedInput {
     input: Input,
     reader: Arc<Mutex<Reader>>,
     /// True if the next packet has been numbered, and has not come yet.
@@ -25,7 +25,7 @@ pub(crate) struct InTurn {
 }
 
 /// A core's view of the history.
-pub(crate) struct Heads {
+pub(crate) struct HistoryView {
     reader: Arc<Mutex<Reader>>,
     clock: Clock,
     /// The latest time so far. Programs on different processors may look at the clock in another order than they take numbers.
@@ -43,16 +43,16 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
     reader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl InTurn {
+impl OrderedInput {
     pub(crate) fn new(input: Input, reader: Arc<Mutex<Reader>>) -> Self {
         Self { input, reader, is_awaited: false, latest: Nanos(0) }
     }
 
     /// The core's view of the history.
-    pub(crate) fn heads(&self) -> Heads {
+    pub(crate) fn history(&self) -> HistoryView {
         let Input { clock, options, .. } = &self.input;
         let skips_links = options.filter.link == LinkPolicy::Across;
-        Heads { reader: Arc::clone(&self.reader), clock: *clock, latest: 0, skips_links }
+        HistoryView { reader: Arc::clone(&self.reader), clock: *clock, latest: 0, skips_links }
     }
 
     /// Takes packets in order into the batch, as far as they are known.
@@ -91,7 +91,7 @@ impl InTurn {
     }
 }
 
-impl Receive for InTurn {
+impl Receive for OrderedInput {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         self.input.begin();
@@ -172,7 +172,7 @@ impl Input {
 /// How many records ahead a record is prefetched.
 const AHEAD: u64 = 4;
 
-impl History for Heads {
+impl History for HistoryView {
     fn has_more(&self) -> bool {
         lock(&self.reader).has_more()
     }
