@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_port_xdp::{Balance, Monitor, Options, XdpPort};
 use port::{Batch, Fate, ReceiveLosses, TransmitCounts};
-use testkit::row::{self, Row, Server};
+use testkit::row::{self, Row, Server, numbered};
 
 /// The options for both interfaces in the middle.
 pub(crate) fn both() -> Options {
@@ -13,6 +13,19 @@ pub(crate) fn both() -> Options {
 
 pub(crate) fn across(_: u64, interface: u16) -> Fate {
     Fate::Transmit(interface ^ 1)
+}
+
+/// Sends packets from the left, deletes the interface on the right in the midst of them, and makes it again.
+pub(crate) fn make_again(row: &Row) {
+    let wires = row.wires();
+    // Nobody counts what arrives of these, as the interface goes meanwhile.
+    for number in 0..3000 {
+        if number == 1500 {
+            row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
+        }
+        wires[0].send(&numbered(0, number, 100)).expect("the wire takes it");
+    }
+    row.lay(1, 1500);
 }
 
 /// Serves a port in the middle of a row with one thread.

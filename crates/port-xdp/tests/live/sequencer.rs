@@ -13,7 +13,7 @@ use port::{
 };
 use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
 
-use crate::bench::both;
+use crate::bench::{both, make_again};
 
 /// What a core has seen.
 #[derive(Debug, Default)]
@@ -183,15 +183,7 @@ fn an_interface_comes_back_for_all_cores() {
     let Some(row) = Row::new("seqback", 1500) else { return };
     let running = start(&row, Options { frames: 256, ring_len: 128, burst: 16, ..both() }, 2);
     for _ in 0..3 {
-        let wires = row.wires();
-        // Nobody counts what arrives of these, as the interface goes meanwhile.
-        for number in 0..3000 {
-            if number == 1500 {
-                row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
-            }
-            wires[0].send(&numbered(0, number, 100)).expect("the wire takes it");
-        }
-        row.lay(1, 1500);
+        make_again(&row);
         let wires = row.wires();
         for from in [0, 1] {
             eventually("packets pass again, of both cores", || {

@@ -9,7 +9,7 @@ use millrace_port_xdp::{Options, Spread, XdpPort};
 use port::{Batch, Fate, Opened, Order, Port, PortError, ReceiveLosses, Received};
 use testkit::row::{LONG, Row, crossing, eventually, exchange, numbered};
 
-use crate::bench::both;
+use crate::bench::{both, make_again};
 
 #[test]
 fn the_halves_of_a_stream_work_on_two_threads() {
@@ -24,15 +24,7 @@ fn the_halves_of_a_stream_work_on_two_threads() {
 fn an_interface_is_made_again_while_both_halves_work() {
     stream("remade", |row| {
         for _ in 0..3 {
-            let wires = row.wires();
-            // Nobody counts what arrives of these, as the interface goes meanwhile.
-            for number in 0..3000 {
-                if number == 1500 {
-                    row.middle.ip(&["link", "del", "a1"]).expect("the end is there");
-                }
-                wires[0].send(&numbered(0, number, 100)).expect("the wire takes it");
-            }
-            row.lay(1, 1500);
+            make_again(row);
             let wires = row.wires();
             eventually("packets pass again", || {
                 wires[0].send(&numbered(0, 9999, 100)).expect("the wire takes it");
