@@ -47,13 +47,15 @@ enum count { REDIRECTED, UNCLAIMED, LINK_PASSED, MANAGEMENT_PASSED, HISTORY_FULL
 
 // filter.rs, Filter::encode.
 struct filter {
-	// 1 if link traffic passes to the kernel.
-	u32 link_passes;
+	// Where link traffic goes: enum link.
+	u32 link;
 	// How many of the ports below are set.
 	u32 management_count;
 	// Protocol << 16 | port.
 	u32 management[MANAGEMENT_MAX];
 };
+
+enum link { LINK_TO_FUNCTION, LINK_TO_KERNEL, LINK_ACROSS };
 
 enum { ETHER_LEN = 14, VLAN_LEN = 4, IPV4_LEN = 20, IPV6_LEN = 40 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, SERVICE_VLAN = 0x88a8 };
@@ -83,7 +85,15 @@ always_inline int is_management(const struct filter *rules, u32 protocol, const 
 	return 0;
 }
 
-enum verdict { TO_FUNCTION, TO_KERNEL_LINK, TO_KERNEL_MANAGEMENT };
+// A packet that goes across is handed to a socket, too: user space sends it out of the paired interface.
+enum verdict { TO_FUNCTION, TO_KERNEL_LINK, TO_KERNEL_MANAGEMENT, ACROSS };
+
+always_inline enum verdict decide_link(const struct filter *rules)
+{
+	if (rules->link == LINK_TO_KERNEL)
+		return TO_KERNEL_LINK;
+	return rules->link == LINK_ACROSS ? ACROSS : TO_FUNCTION;
+}
 
 always_inline enum verdict decide(const struct filter *rules, const u8 *data, const u8 *end)
 {
@@ -120,34 +130,27 @@ always_inline enum verdict decide(const struct filter *rules, const u8 *data, co
 		if (protocol == ICMPV6) {
 			if (transport + 1 > end || *transport < NEIGHBOUR_FIRST || *transport > NEIGHBOUR_LAST)
 				return TO_FUNCTION;
-			return rules->link_passes ? TO_KERNEL_LINK : TO_FUNCTION;
+			return decide_link(rules);
 		}
 		return is_management(rules, protocol, transport, end) ? TO_KERNEL_MANAGEMENT : TO_FUNCTION;
 	}
-	return rules->link_passes ? TO_KERNEL_LINK : TO_FUNCTION;
+	return decide_link(rules);
 }
 
-// Decides what the filter passes. True if the packet is for the function; otherwise `action` says what becomes of it.
-always_inline int is_for_function(struct xdp_md *context, int *action)
+// What the filter says. `action` is what becomes of the packet if no socket gets it.
+always_inline enum verdict filtered(struct xdp_md *context, int *action)
 {
 	u32 zero = 0;
 	const struct filter *rules = bpf_map_lookup_elem(&filter, &zero);
 	*action = XDP_DROP;
 	if (!rules)
-		return 0;
-	switch (decide(rules, (const u8 *)(u64)context->data, (const u8 *)(u64)context->data_end)) {
-	case TO_KERNEL_LINK:
-		add_one(LINK_PASSED);
+		return TO_KERNEL_LINK;
+	enum verdict verdict = decide(rules, (const u8 *)(u64)context->data, (const u8 *)(u64)context->data_end);
+	if (verdict == TO_KERNEL_LINK || verdict == TO_KERNEL_MANAGEMENT) {
+		add_one(verdict == TO_KERNEL_LINK ? LINK_PASSED : MANAGEMENT_PASSED);
 		*action = XDP_PASS;
-		return 0;
-	case TO_KERNEL_MANAGEMENT:
-		add_one(MANAGEMENT_PASSED);
-		*action = XDP_PASS;
-		return 0;
-	case TO_FUNCTION:
-		break;
 	}
-	return 1;
+	return verdict;
 }
 
 // Hands the packet to a socket.
@@ -164,7 +167,8 @@ SECTION("xdp.frags")
 int xsk(struct xdp_md *context)
 {
 	int action;
-	return is_for_function(context, &action) ? hand_over(context->rx_queue_index) : action;
+	enum verdict verdict = filtered(context, &action);
+	return verdict == TO_FUNCTION || verdict == ACROSS ? hand_over(context->rx_queue_index) : action;
 }
 
 // sequencer.rs has the same four structures.
@@ -214,11 +218,15 @@ struct stamp {
 	u64 time;
 };
 
+// The number of what goes across, by the first core.
+#define UNNUMBERED (~0ULL)
+
 SECTION("xdp.frags/sequence")
 int sequence(struct xdp_md *context)
 {
 	int action;
-	if (!is_for_function(context, &action))
+	enum verdict verdict = filtered(context, &action);
+	if (verdict != TO_FUNCTION && verdict != ACROSS)
 		return action;
 	u32 zero = 0;
 	const struct place *own = bpf_map_lookup_elem(&place, &zero);
@@ -232,6 +240,10 @@ int sequence(struct xdp_md *context)
 	struct stamp *stamp = (struct stamp *)(u64)context->data_meta;
 	if ((void *)(stamp + 1) > (void *)(u64)context->data)
 		return XDP_DROP;
+	if (verdict == ACROSS) {
+		stamp->number = UNNUMBERED;
+		return hand_over(0);
+	}
 	if (*(volatile u64 *)&common->next - *(volatile u64 *)&common->floor + own->spare >= own->records) {
 		add_one(HISTORY_FULL);
 		return XDP_DROP;

@@ -97,7 +97,11 @@ impl Filter {
     /// The filter as the program reads it.
     pub(crate) fn encode(&self) -> [u8; ENCODED_LEN] {
         let mut words = [0_u32; ENCODED_LEN / 4];
-        words[0] = u32::from(self.link == LinkPolicy::Kernel);
+        words[0] = match self.link {
+            LinkPolicy::Function => 0,
+            LinkPolicy::Kernel => 1,
+            LinkPolicy::Across => 2,
+        };
         words[1] = self.management.len() as u32;
         for (word, management) in words[2..].iter_mut().zip(&self.management) {
             *word = u32::from(management.protocol.number()) << 16 | u32::from(management.port);

@@ -278,27 +278,19 @@ impl Input {
             bucket: 0,
             fate: Fate::Pending,
         };
-        let Self { core, interfaces, loans, across, outlets, .. } = self;
+        if goes_across && is_link(self.bytes(interface, arrival)) {
+            self.send_link(interface, arrival);
+            return false;
+        }
+        let Self { core, interfaces, loans, .. } = self;
         let (address, len) = match arrival {
             Arrival::InFrame(address, len) => (address, len),
             Arrival::Gathered => {
                 let Some(Inlet { whole, .. }) = &interfaces[interface].inlet else { return false };
-                if !(goes_across && is_link(whole)) {
-                    batch.push(packet(whole.len() as u32, 0), whole);
-                    return true;
-                }
-                let mut outlets = lock(outlets);
-                let is_sent = outlets.send(whole, interface ^ 1, End::Link);
-                outlets.push();
-                interfaces[interface ^ 1].device.count_across(u64::from(is_sent), u64::from(!is_sent));
-                return false;
+                batch.push(packet(whole.len() as u32, 0), whole);
+                return true;
             }
         };
-        // SAFETY: the kernel has filled the frame and given it back, and nobody else has it yet.
-        if goes_across && is_link(unsafe { core.umem.bytes(address, len) }) {
-            across.push(Across { address, len, from: interface });
-            return false;
-        }
         // A frame that the ledger doesn't have there is not handed out.
         let number = core.umem.frame_at(address);
         if core.ledger.lend(number, interface) {
@@ -307,6 +299,31 @@ impl Input {
             batch.push_lent(&packet(len, address as u32), 0);
         }
         true
+    }
+
+    /// The bytes of a packet that was taken out of a ring.
+    #[inline(always)]
+    fn bytes(&self, interface: usize, arrival: Arrival) -> &[u8] {
+        match arrival {
+            // SAFETY: the kernel has filled the frame and given it back, and nobody else has it yet.
+            Arrival::InFrame(address, len) => unsafe { self.core.umem.bytes(address, len) },
+            Arrival::Gathered => self.interfaces[interface].inlet.as_ref().map_or(&[], |inlet| &inlet.whole),
+        }
+    }
+
+    /// Sends link traffic to the paired interface, or notes it for the [end](Self::send_across) of the burst.
+    fn send_link(&mut self, interface: usize, arrival: Arrival) {
+        let Self { interfaces, across, outlets, .. } = self;
+        match (arrival, &interfaces[interface].inlet) {
+            (Arrival::InFrame(address, len), _) => across.push(Across { address, len, from: interface }),
+            (Arrival::Gathered, None) => {}
+            (Arrival::Gathered, Some(Inlet { whole, .. })) => {
+                let mut outlets = lock(outlets);
+                let is_sent = outlets.send(whole, interface ^ 1, End::Link);
+                outlets.push();
+                interfaces[interface ^ 1].device.count_across(u64::from(is_sent), u64::from(!is_sent));
+            }
+        }
     }
 
     /// Begins a receive: frees the frames of loans that are over, and looks at the interfaces if it is time. Returns the time.
@@ -479,8 +496,10 @@ impl Receive for Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        // The programs first, so that packets go to the kernel rather than to closed sockets.
-        self.attached = None;
+        // The programs first, also those of other cores, so that packets go to the kernel rather than to closed sockets.
+        if let Some(attached) = self.attached.take() {
+            attached.detach();
+        }
         self.loans.collect(&mut self.free);
         (0..self.interfaces.len()).for_each(|interface| self.close(interface));
         self.core.give_spare(self.free.drain(..));

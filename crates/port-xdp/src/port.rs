@@ -40,12 +40,19 @@ pub struct Monitor {
 /// The frames of a core, or of all that share a queue, and the halves that hold some of them.
 type OpenCore = (Arc<Core>, Vec<Arc<Mutex<Outlets>>>);
 
-/// Takes the programs off once the last queue is dropped.
+/// The programs of a port. They are taken off with the first queue that is dropped, or if the port can't be opened.
 pub(crate) struct Attached(Vec<Arc<Device>>);
+
+impl Attached {
+    /// Takes the programs off.
+    pub(crate) fn detach(&self) {
+        self.0.iter().for_each(|device| device.detach());
+    }
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.0.iter().for_each(|device| device.detach());
+        self.detach();
     }
 }
 

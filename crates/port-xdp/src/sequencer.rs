@@ -41,6 +41,9 @@ struct Order {
     _pad_too: [u64; 7],
 }
 
+/// The number of link traffic that goes across: `UNNUMBERED`.
+pub(crate) const UNNUMBERED: u64 = u64::MAX;
+
 /// Values of `head_len` that are marks.
 const STOP: u16 = u16::MAX;
 const QUIET: u16 = u16::MAX - 1;
@@ -191,12 +194,14 @@ pub(crate) struct Reader {
     own: u64,
     /// The number before which the core's packets are known, and the history may be read.
     through: u64,
+    /// How many numbers before `next` are those of marks.
+    marks: u64,
 }
 
 impl Reader {
     pub(crate) fn new(sequencer: Arc<Sequencer>, core: usize) -> Self {
         let own = core as u64;
-        Self { sequencer, core, next: 0, own, through: own }
+        Self { sequencer, core, next: 0, own, through: own, marks: 0 }
     }
 
     fn cores(&self) -> u64 {
@@ -206,6 +211,11 @@ impl Reader {
     /// The number of the core's next packet.
     pub(crate) const fn own(&self) -> u64 {
         self.own
+    }
+
+    /// The place of a packet among all packets, without marks. No unread mark may come before it.
+    pub(crate) const fn place_of(&self, number: u64) -> u64 {
+        number - self.marks
     }
 
     /// The core's next packet or unread mark, if it has been numbered.
@@ -279,14 +289,15 @@ impl Reader {
         prefetch::address(record.wrapping_add(64));
     }
 
-    /// The next record has been read, or with marks so many.
-    pub(crate) const fn step(&mut self, records: u64) {
-        self.next += records;
+    /// The next record has been read.
+    pub(crate) const fn step(&mut self) {
+        self.next += 1;
     }
 
-    /// Number of records that a mark has.
-    pub(crate) fn mark_len(&self) -> u64 {
-        self.cores()
+    /// The next record is the first of a mark, which has been read.
+    pub(crate) fn step_over_mark(&mut self) {
+        self.next += self.cores();
+        self.marks += self.cores();
     }
 
     /// Tells the programs how far the core has read.

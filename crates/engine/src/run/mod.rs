@@ -266,6 +266,10 @@ where
         match mail.succession.take().filter(|_| is_paused) {
             None => break,
             Some(Request::Succeed(nf, answer)) => {
+                if let (Source::Sequenced(_), Err(reason)) = (&source, takes_sequencer(instance.kind, &*nf, options)) {
+                    end.fail(EngineError::Refused(reason));
+                    break;
+                }
                 instance.succeed(nf);
                 // The caller may have stopped waiting.
                 let _ = answer.send(end.next);

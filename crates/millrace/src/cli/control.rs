@@ -12,7 +12,7 @@ use daemon::{
     ControlSocket, Core, DaemonError, Dropped, FlowLine, Flows, Reply, Request, Stats, Table, TracedPacket,
     Transactions,
 };
-use engine::{Control, CoreProgress, Counters, EngineError, EngineKind, Outcome};
+use engine::{Control, CoreProgress, Counters, EngineError, EngineKind, Options, Outcome};
 use nf::{Cell, Description, Reason, Report};
 use packet::{FiveTuple, parse};
 use port::{Fate, Packet};
@@ -77,6 +77,8 @@ pub(super) struct Served<'a> {
     pub(super) monitor: Option<&'a Monitor>,
     /// What goes on beside a run on interfaces.
     pub(super) background: Option<&'a Background>,
+    /// True if the port sequences, so that other configurations have to be able to go behind it, too.
+    pub(super) sequenced: bool,
 }
 
 /// Opens the socket at `path`, if there is to be one.
@@ -395,9 +397,14 @@ impl Service<'_> {
     }
 
     fn reload_now(&self, running: &dyn Runs, name: String, text: String) -> Reply {
-        let loaded = self
-            .configured(name, text)
-            .and_then(|settings| Ok((self.about.entry.load(&settings)?, settings.canonical())));
+        let Served { entry, kind, sequenced, .. } = self.about;
+        let loaded = self.configured(name, text).and_then(|settings| {
+            let program = entry.load(&settings)?;
+            if sequenced {
+                program.takes_sequencer(kind, &Options::default()).map_err(Failed::usage)?;
+            }
+            Ok((program, settings.canonical()))
+        });
         match loaded {
             Err(failed) => Reply::Error(failed.into_parts().1.map_or_else(String::new, |error| error.to_string())),
             Ok((program, settings)) => match running.reload(program) {

@@ -327,8 +327,14 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
             ));
         }
         Some(Wanted::One(kind)) => kind,
+        None if live.sequencer == Some(Sequencing::Xdp) => EngineKind::Scr,
         None => engines::fitting(&description, cores)?,
     };
+    if live.sequencer.is_some() && kind != EngineKind::Scr {
+        return Err(Failed::usage(format_args!(
+            "{kind} has no sequencer; take --engine scr, or leave --sequencer out"
+        )));
+    }
     kind.accepts(&description, cores).map_err(Failed::usage)?;
     if live.card_steers && cores > 1 && !kind.takes_queues() {
         return Err(Failed::usage(format_args!(
@@ -349,7 +355,10 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
     let takes_sequencer = match policy {
-        Some(_) => Err("the sequencer comes ahead of defragmentation; leave one of them out".into()),
+        Some(_) => Err(format!(
+            "fragments are put together ahead of the engine, and this sequencer is ahead of that; take --sequencer engine{}",
+            if args.defragment.again().is_empty() { ", or --defragment off" } else { ", or leave --defragment out" }
+        )),
         None => program.takes_sequencer(kind, &options),
     };
     let spread = live.spread(cores, takes_sequencer)?;
@@ -367,6 +376,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     let control = Control::default();
     let configuration = &args.configuration;
     let about = Served {
+        sequenced: spread == Spread::Sequencer,
         control: &control,
         configuration,
         entry,
@@ -541,11 +551,12 @@ fn refuse_captures(args: &run::Args) -> Result<(), Failed> {
         ("--flows", args.flows.is_some()),
         ("--sources", args.dropped.lists_sources()),
         ("--filter, --from and --to", args.source.captures.is_part()),
-        ("--link-loss", args.link.link(0).is_some()),
+        ("--link-loss and --loss-recovery", args.link.link(0).is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {
-            Err(Failed::usage(format_args!("{option} is for captures; leave it out with --interface")))
+            let (are, them) = if option.contains(" and ") { ("are", "them") } else { ("is", "it") };
+            Err(Failed::usage(format_args!("{option} {are} for captures; leave {them} out with --interface")))
         }
         None => Ok(()),
     }

@@ -217,6 +217,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let configuration = &args.configuration;
     let observers = args.control.path().map(|_| Observers::new(1));
     let about = Served {
+        sequenced: false,
         control: &control,
         configuration,
         entry,

@@ -238,6 +238,10 @@ fn a_firewall_stands_between_real_hosts() {
 
         let told = folder.stdout("ctl --control wall.sock reload outside.toml");
         assert!(told.contains("get the new configuration"), "{engine}: {told}");
+        let before = told.split(' ').find_map(|word| word.parse::<u64>().ok()).expect("it tells the number");
+        let stats = run.ask("stats");
+        let received = sum(&stats, "received");
+        assert!(before <= received, "{engine}: only packets have numbers: {before} of {received}: {stats}");
         carry(&row.outside, &row.inside, "10.9.0.1:5002", LONG).unwrap_or_else(|error| panic!("{engine}: {error}"));
         let refused = carry(&row.inside, &row.outside, "10.9.0.2:5003", SHORT).expect_err("it is closed now");
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{engine}");
@@ -291,6 +295,22 @@ pub(crate) fn datagrams_while(row: &Row, what: &str, meanwhile: impl FnOnce() + 
         going_on.join().expect("it goes well");
     });
     number
+}
+
+/// Rules that read payload are refused behind a sequencer, also while the run goes on: what they look for may not be in the history.
+#[test]
+fn rules_that_read_payload_do_not_come_in_by_a_reload() {
+    let Some(row) = Row::new("rp") else { return };
+    let folder = Folder::empty();
+    let rules = |more: &str| format!("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp {more} -j DROP\nCOMMIT\n");
+    fs::write(folder.path("ports.v4"), rules("--dport 99")).unwrap();
+    fs::write(folder.path("bytes.v4"), rules("-m string --string evil --algo bm")).unwrap();
+    fs::write(folder.path("rules.toml"), "rules = \"ports.v4\"\nchecksums = false\n").unwrap();
+    let run = row.run(&folder, "rules --config rules.toml --engine scr --cores 2 --sequencer xdp");
+    let (code, error) = folder.fails("ctl --control wall.sock reload bytes.v4");
+    assert!(code == 2 && error.contains("the sequencer's history has only 224 bytes of each"), "{error}");
+    assert!(folder.stdout("ctl --control wall.sock reload ports.v4").contains("get the new configuration"));
+    run.stop();
 }
 
 /// A hundred configurations while datagrams flow: each comes through once, in order.
@@ -378,7 +398,13 @@ fn what_is_not_possible_is_said_in_a_sentence() {
     let (code, error) = folder.fails("run conntrack --interface lo --management tcp");
     assert!(code == 2 && error.contains("tcp:PORT"), "{error}");
     let (code, error) = folder.fails("run conntrack --interface lo --engine rss --cores 2 --sequencer xdp");
-    assert!(code == 2 && error.contains("only scr runs behind a sequencer"), "{error}");
+    assert!(code == 2 && error.contains("rss has no sequencer; take --engine scr"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --engine rss --cores 2 --sequencer engine");
+    assert!(code == 2 && error.contains("rss has no sequencer"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --cores 2 --sequencer xdp --defragment linux");
+    assert!(code == 2 && error.contains("--sequencer engine, or leave --defragment out"), "{error}");
+    let (code, error) = folder.fails("run conntrack --interface lo --engine scr --cores 2 --loss-recovery on");
+    assert!(code == 2 && error.contains("--loss-recovery are for captures"), "{error}");
     let (code, error) = folder.fails("run asset-monitor --interface lo --engine scr --cores 2 --sequencer xdp");
     assert!(code == 2 && error.contains("224 bytes of each; let the engine sequence"), "{error}");
     let (code, error) = folder.fails("run conntrack --interface lo --xdp off --engine scr --cores 2 --sequencer xdp");

@@ -7,10 +7,9 @@ use locality::loan::Loan;
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Fate, History, Mark, Packet, Past, PortError, Receive, ReceiveLosses, Received};
 
-use super::{Arrival, Input};
+use super::{Arrival, Inlet, Input};
 use crate::clock::{Clock, monotonic};
-use crate::filter::{LinkPolicy, is_link};
-use crate::sequencer::{Reader, What};
+use crate::sequencer::{Reader, UNNUMBERED, What};
 
 /// Receives a core's packets, which come by several interfaces, in the order of their numbers.
 ///
@@ -30,8 +29,6 @@ pub(crate) struct HistoryView {
     clock: Clock,
     /// The latest time so far. Programs on different processors may look at the clock in another order than they take numbers.
     latest: u64,
-    /// True if link traffic goes across, and so not to the function.
-    skips_links: bool,
 }
 
 /// How long after its numbering a packet is waited for. A driver hands packets over in bursts, the last of them within microseconds.
@@ -50,9 +47,7 @@ impl OrderedInput {
 
     /// The core's view of the history.
     pub(crate) fn history(&self) -> HistoryView {
-        let Input { clock, options, .. } = &self.input;
-        let skips_links = options.filter.link == LinkPolicy::Across;
-        HistoryView { reader: Arc::clone(&self.reader), clock: *clock, latest: 0, skips_links }
+        HistoryView { reader: Arc::clone(&self.reader), clock: self.input.clock, latest: 0 }
     }
 
     /// Takes packets in order into the batch, as far as they are known.
@@ -68,11 +63,13 @@ impl OrderedInput {
                 What::Packet { interface, .. } => (entry.time, usize::from(interface)),
             };
             let number = reader.own();
+            self.input.take_links(interface);
             match self.input.front_number(interface) {
                 Some(front) if front == number => {
                     self.latest = self.latest.max(self.input.clock.of(time));
                     if let Some(arrival) = self.input.take_front(interface) {
-                        self.input.hand_out(interface, arrival, (Seq(number), self.latest), loan, batch);
+                        let seq = Seq(reader.place_of(number));
+                        self.input.hand_out(interface, arrival, (seq, self.latest), loan, batch);
                     }
                 }
                 Some(front) if front > number => {}
@@ -98,6 +95,9 @@ impl Receive for OrderedInput {
         let reader = Arc::clone(&self.reader);
         let mut reader = lock(&reader);
         let count = self.input.interfaces.len();
+        if self.input.place.is_first() {
+            (0..count).for_each(|interface| self.input.take_links(interface));
+        }
         // If all loans are out, packets wait in the rings until one is back.
         let loan = if reader.own_entry().is_some() { self.input.loans.begin() } else { None };
         if let Some(loan) = loan {
@@ -105,11 +105,9 @@ impl Receive for OrderedInput {
             // SAFETY: as in `Input::receive`.
             batch.lend_buffers(unsafe { Loan::new(memory, loan as u64, lender) });
             self.fill(&mut reader, loan, batch);
-            self.input.interfaces.iter_mut().filter_map(|interface| interface.inlet.as_mut()).for_each(|inlet| {
-                inlet.release();
-            });
-            self.input.send_across();
         }
+        self.input.interfaces.iter_mut().filter_map(|interface| interface.inlet.as_mut()).for_each(Inlet::release);
+        self.input.send_across();
         (0..count).for_each(|interface| self.input.refill(interface));
         if batch.is_empty() {
             batch.clear();
@@ -154,6 +152,15 @@ impl Input {
         inlet.front.map(|(_, number)| number)
     }
 
+    /// Takes link traffic that goes across, up to the next packet for the function.
+    fn take_links(&mut self, interface: usize) {
+        while self.front_number(interface) == Some(UNNUMBERED)
+            && let Some(arrival) = self.take_front(interface)
+        {
+            self.send_link(interface, arrival);
+        }
+    }
+
     fn take_front(&mut self, interface: usize) -> Option<Arrival> {
         self.interfaces[interface].inlet.as_mut()?.front.take().map(|(arrival, _)| arrival)
     }
@@ -188,11 +195,10 @@ impl History for HistoryView {
                     mark = Some(if stops { Mark::Stop } else { Mark::Quiet(time) });
                     break;
                 }
-                What::Packet { head, .. } if self.skips_links && is_link(head) => {}
                 What::Packet { wire_len, interface, head } => {
                     reader.prefetch(AHEAD);
                     let packet = Packet {
-                        seq: Seq(reader.next()),
+                        seq: Seq(reader.place_of(reader.next())),
                         time,
                         offset: 0,
                         len: head.len() as u32,
@@ -205,12 +211,11 @@ impl History for HistoryView {
                     take(&packet, head);
                 }
             }
-            reader.step(1);
+            reader.step();
         }
-        let past = Past { end: Seq(reader.next()), mark };
+        let past = Past { end: Seq(reader.place_of(reader.next())), mark };
         if let Some(mark) = mark {
-            let len = reader.mark_len();
-            reader.step(len);
+            reader.step_over_mark();
             if mark == Mark::Stop {
                 reader.has_stopped();
             }
