@@ -9,13 +9,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStderr, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::netns::{Namespace, Wire, missing};
-use testkit::row::bound;
+use testkit::row::{bound, eventually, numbered};
 
 use crate::counters::hold_accounts;
 use crate::folder::Folder;
@@ -297,6 +298,35 @@ pub(crate) fn datagrams_while(row: &Row, what: &str, meanwhile: impl FnOnce() + 
     number
 }
 
+/// A run that is stopped in the midst of a load has an account of every packet that its programs handed on.
+#[test]
+fn a_stop_under_load_loses_no_account() {
+    let Some(row) = Row::new("su") else { return };
+    let folder = Folder::empty();
+    for engine in ["--engine sequential", "--engine rss --cores 2", "--engine scr --cores 2 --sequencer xdp"] {
+        let run = row.run(&folder, &format!("conntrack {engine}"));
+        let [wire, _other] = row.wires();
+        let stop = AtomicBool::new(false);
+        let summary = thread::scope(|scope| {
+            let stop = &stop;
+            scope.spawn(move || {
+                let end = Instant::now() + LONG;
+                // ORDERING: Relaxed. A late look does no harm.
+                for number in (0..).take_while(|_| !stop.load(Ordering::Relaxed) && Instant::now() < end) {
+                    // What the wire doesn't take is not sent.
+                    let _ = wire.send(&numbered(0, number, 100));
+                }
+            });
+            eventually("it is at work", || sum(&run.ask("stats"), "received") > 5000);
+            let summary = run.stop();
+            // ORDERING: Relaxed. As above.
+            stop.store(true, Ordering::Relaxed);
+            summary
+        });
+        hold_accounts(&summary, engine);
+    }
+}
+
 /// Rules that read payload are refused behind a sequencer, also while the run goes on: what they look for may not be in the history.
 #[test]
 fn rules_that_read_payload_do_not_come_in_by_a_reload() {
@@ -305,8 +335,7 @@ fn rules_that_read_payload_do_not_come_in_by_a_reload() {
     let rules = |more: &str| format!("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp {more} -j DROP\nCOMMIT\n");
     fs::write(folder.path("ports.v4"), rules("--dport 99")).unwrap();
     fs::write(folder.path("bytes.v4"), rules("-m string --string evil --algo bm")).unwrap();
-    fs::write(folder.path("rules.toml"), "rules = \"ports.v4\"\nchecksums = false\n").unwrap();
-    let run = row.run(&folder, "rules --config rules.toml --engine scr --cores 2 --sequencer xdp");
+    let run = row.run(&folder, "rules --rules ports.v4 --set checksums=false --engine scr --cores 2 --sequencer xdp");
     let (code, error) = folder.fails("ctl --control wall.sock reload bytes.v4");
     assert!(code == 2 && error.contains("the sequencer's history has only 224 bytes of each"), "{error}");
     assert!(folder.stdout("ctl --control wall.sock reload ports.v4").contains("get the new configuration"));
