@@ -26,7 +26,7 @@ use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides
 
 use synth::Rng;
 
-use self::sequenced::SequencedTrace;
+use self::sequenced::{SequencedTrace, has_all_headers};
 
 /// What to verify.
 #[derive(Clone, Debug)]
@@ -195,7 +195,8 @@ impl<N: Function> Bench<'_, N> {
                 if plan.threads {
                     cases.extend(all.iter().map(|cuts| case(None, *cuts)));
                 }
-                if plan.threads && cores > 1 && takes_sequencer(engine, &**self.nf, &self.options).is_ok() {
+                let behind = cores > 1 && takes_sequencer(engine, &**self.nf, &self.options).is_ok();
+                if plan.threads && behind && has_all_headers(self.trace) {
                     cases.push(Case { sequenced: true, ..case(None, Cuts::default()) });
                 }
             }

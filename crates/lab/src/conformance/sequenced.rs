@@ -18,6 +18,15 @@ pub(super) struct SequencedTrace<'a> {
     packets: Mutex<Vec<Option<Observation>>>,
 }
 
+/// True if the history has the headers of all packets. To replicas, longer ones are malformed.
+pub(super) fn has_all_headers(trace: &Trace) -> bool {
+    (0..trace.len()).all(|index| {
+        let (packet, bytes) = at(trace, index);
+        let parse = |bytes| packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+        bytes.len() <= HEAD_BYTES || parse(&bytes[..HEAD_BYTES]).is_ok() == parse(bytes).is_ok()
+    })
+}
+
 impl<'a> SequencedTrace<'a> {
     pub(super) fn new(trace: &'a Trace, len: usize) -> Self {
         Self { trace, packets: Mutex::new(vec![None; len]) }
@@ -69,9 +78,15 @@ impl Receive for Own<'_> {
         let numbers = (self.next..self.len).step_by(self.cores).take(burst);
         fill_from(batch, self.trace, numbers.clone());
         self.next += numbers.len() * self.cores;
+        let known = self.next.min(self.len) as u64;
         // ORDERING: Relaxed. The core's history is read by the same thread.
-        self.known.store(self.next.min(self.len) as u64, Ordering::Relaxed);
-        Ok(if batch.is_empty() { Received::End } else { Received::Packets })
+        let before = self.known.swap(known, Ordering::Relaxed);
+        Ok(match batch.is_empty() {
+            false => Received::Packets,
+            // A core without packets has the history, too.
+            true if before < known => Received::Idle,
+            true => Received::End,
+        })
     }
 }
 

@@ -358,6 +358,8 @@ fn verify_passes_and_names_refusals() {
             "sequential" => 3,
             // Two schedules for each number of cores, and two cuts more; real threads for each number of cores.
             "pipeline" => 11,
+            // Behind a port that sequences, on two and on three cores.
+            "scr" => 11,
             _ => 9,
         };
         assert_eq!(engine["runs"], runs, "two schedules and real threads: {engine:#}");
