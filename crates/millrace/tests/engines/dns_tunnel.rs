@@ -238,7 +238,9 @@ fn by_pieces(messages: &[Vec<u8>], piece: usize, seed: u64) -> (Option<Report>, 
     connection.say(&mut frames, now, &framed(messages), piece, (seed % 3) as usize, rng);
     connection.close(&mut frames, now);
     frames.build(now, &Build::tcp("10.0.0.1:4001", "198.51.100.1:443"));
-    let mut driver = Driver::new(configured("threshold = 4\nblock = \"all\""));
+    // More early segments than one-byte pieces of all messages.
+    let text = "threshold = 4\nblock = \"all\"\n[streams]\nearly_segments = 65535";
+    let mut driver = Driver::new(configured(text));
     let verdicts = driver.run(&frames);
     (driver.report(), verdicts[verdicts.len() - 1])
 }
