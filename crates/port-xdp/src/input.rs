@@ -239,19 +239,32 @@ impl Input {
 
     /// Takes packets of an interface into the batch, at most `most`. Returns how many came.
     fn take(&mut self, interface: usize, most: usize, loan: usize, now: Nanos, batch: &mut Batch) -> usize {
-        let mut count = 0;
-        while count < most {
-            let Self { core, interfaces, free, .. } = self;
-            let Some(inlet) = &mut interfaces[interface].inlet else { break };
+        let goes_across = self.options.filter.link == LinkPolicy::Across;
+        let (mut count, mut gathered) = (0, false);
+        let Self { core, interfaces, free, loans, next, step, across, .. } = self;
+        let Some(inlet) = &mut interfaces[interface].inlet else { return 0 };
+        // A loop without calls for packets that lie in one frame each, as nearly all do.
+        while count < most && !gathered {
             let Some(arrival) = inlet.pop(core, interface, free) else { break };
             count += 1;
-            let seq = self.next;
-            if self.hand_out(interface, arrival, (seq, now), loan, batch) {
-                self.next = Seq(seq.0 + self.step);
+            let Arrival::InFrame(address, len) = arrival else {
+                gathered = true;
+                continue;
+            };
+            // SAFETY: the kernel has filled the frame and given it back, and nobody else has it yet.
+            if goes_across && is_link(unsafe { core.umem.bytes(address, len) }) {
+                across.push(Across { address, len, from: interface });
+                continue;
             }
+            lend(core, loans, (loan, interface), &packet(interface, (*next, now), len, address as u32), batch);
+            *next = Seq(next.0 + *step);
         }
-        if let Some(inlet) = &mut self.interfaces[interface].inlet {
-            inlet.release();
+        inlet.release();
+        if gathered {
+            if self.hand_out(interface, Arrival::Gathered, (self.next, now), loan, batch) {
+                self.next = Seq(self.next.0 + self.step);
+            }
+            return count + self.take(interface, most - count, loan, now, batch);
         }
         count
     }
@@ -267,36 +280,19 @@ impl Input {
         batch: &mut Batch,
     ) -> bool {
         let goes_across = self.options.filter.link == LinkPolicy::Across;
-        let packet = |len: u32, offset: u32| Packet {
-            seq,
-            time,
-            offset,
-            len,
-            wire_len: len,
-            interface: interface as u16,
-            link: LinkType::Ethernet,
-            bucket: 0,
-            fate: Fate::Pending,
-        };
         if goes_across && is_link(self.bytes(interface, arrival)) {
             self.send_link(interface, arrival);
             return false;
         }
         let Self { core, interfaces, loans, .. } = self;
-        let (address, len) = match arrival {
-            Arrival::InFrame(address, len) => (address, len),
-            Arrival::Gathered => {
-                let Some(Inlet { whole, .. }) = &interfaces[interface].inlet else { return false };
-                batch.push(packet(whole.len() as u32, 0), whole);
-                return true;
+        match (arrival, &interfaces[interface].inlet) {
+            (Arrival::InFrame(address, len), _) => {
+                lend(core, loans, (loan, interface), &packet(interface, (seq, time), len, address as u32), batch);
             }
-        };
-        // A frame that the ledger doesn't have there is not handed out.
-        let number = core.umem.frame_at(address);
-        if core.ledger.lend(number, interface) {
-            core.umem.prefetch(address);
-            loans.add(loan, number);
-            batch.push_lent(&packet(len, address as u32), 0);
+            (Arrival::Gathered, Some(Inlet { whole, .. })) => {
+                batch.push(packet(interface, (seq, time), whole.len() as u32, 0), whole);
+            }
+            (Arrival::Gathered, None) => return false,
         }
         true
     }
@@ -355,6 +351,25 @@ impl Input {
         self.note_free();
         let down = self.interfaces.iter().find(|interface| interface.presence != Presence::Up);
         down.map_or(Ok(Received::Idle), |interface| Err(PortError::Down(interface.device.name.clone())))
+    }
+}
+
+/// A packet that has just come.
+#[inline(always)]
+const fn packet(interface: usize, (seq, time): (Seq, Nanos), len: u32, offset: u32) -> Packet {
+    let link = LinkType::Ethernet;
+    Packet { seq, time, offset, len, wire_len: len, interface: interface as u16, link, bucket: 0, fate: Fate::Pending }
+}
+
+/// Lends a packet in its frame. A frame that the ledger doesn't have there is not handed out.
+#[inline(always)]
+fn lend(core: &Core, loans: &mut Loans, (loan, interface): (usize, usize), packet: &Packet, batch: &mut Batch) {
+    let address = u64::from(packet.offset);
+    let number = core.umem.frame_at(address);
+    if core.ledger.lend(number, interface) {
+        core.umem.prefetch(address);
+        loans.add(loan, number);
+        batch.push_lent(packet, 0);
     }
 }
 
