@@ -209,7 +209,7 @@ pub trait Program: Send + Sync {
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
     fn wants_whole_datagrams(&self) -> bool;
 
-    /// Whether a run with these options can go behind a sequencer.
+    /// Checks that a run with these options can go behind a sequencer.
     ///
     /// # Errors
     /// Why it can't, as a sentence.

@@ -70,7 +70,7 @@ impl NetworkFunction for Three {
     }
 }
 
-/// What arrives at the sequencer.
+/// A kind of packet that arrives at the sequencer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Short,

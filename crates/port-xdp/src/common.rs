@@ -1,4 +1,4 @@
-//! What the sockets on one queue of an interface have together: the fill and the completion ring.
+//! The fill and the completion ring of an interface's queue, which all sockets on the queue share.
 //!
 //! Both rings belong to the memory that the queue's packets are put into, so that a queue has one of each, however many sockets take its
 //! packets. The first socket registers the memory and makes the rings; each other one is bound beside it.

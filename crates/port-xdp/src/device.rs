@@ -68,7 +68,7 @@ pub struct InterfaceCounts {
     pub trouble: Option<String>,
 }
 
-/// What a program is loaded with.
+/// Returns the sequencer and the number with which a program is loaded.
 fn of(sequencer: &Option<(Arc<Sequencer>, u32)>) -> Option<(&Sequencer, u32)> {
     sequencer.as_ref().map(|(sequencer, interface)| (&**sequencer, *interface))
 }

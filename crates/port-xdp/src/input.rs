@@ -260,17 +260,20 @@ impl Input {
             *next = Seq(next.0 + *step);
         }
         inlet.release();
-        if gathered {
-            if self.hand_out(interface, Arrival::Gathered, (self.next, now), loan, batch) {
-                self.next = Seq(self.next.0 + self.step);
-            }
-            return count + self.take(interface, most - count, loan, now, batch);
+        if !gathered {
+            return count;
         }
-        count
+        if goes_across && is_link(self.bytes(interface, Arrival::Gathered)) {
+            self.send_link(interface, Arrival::Gathered);
+        } else {
+            let seq = self.next;
+            self.next = Seq(seq.0 + self.step);
+            self.hand_out(interface, Arrival::Gathered, (seq, now), loan, batch);
+        }
+        count + self.take(interface, most - count, loan, now, batch)
     }
 
-    /// Puts a packet into the batch, with this number and time. False if it is link traffic that goes across.
-    #[inline(always)]
+    /// Puts a packet into the batch, with this number and time.
     fn hand_out(
         &mut self,
         interface: usize,
@@ -278,12 +281,7 @@ impl Input {
         (seq, time): (Seq, Nanos),
         loan: usize,
         batch: &mut Batch,
-    ) -> bool {
-        let goes_across = self.options.filter.link == LinkPolicy::Across;
-        if goes_across && is_link(self.bytes(interface, arrival)) {
-            self.send_link(interface, arrival);
-            return false;
-        }
+    ) {
         let Self { core, interfaces, loans, .. } = self;
         match (arrival, &interfaces[interface].inlet) {
             (Arrival::InFrame(address, len), _) => {
@@ -292,9 +290,8 @@ impl Input {
             (Arrival::Gathered, Some(Inlet { whole, .. })) => {
                 batch.push(packet(interface, (seq, time), whole.len() as u32, 0), whole);
             }
-            (Arrival::Gathered, None) => return false,
+            (Arrival::Gathered, None) => {}
         }
-        true
     }
 
     /// The bytes of a packet that was taken out of a ring.

@@ -30,7 +30,7 @@ pub struct Options {
     pub busy_poll: Option<BusyPoll>,
     /// Packets that the kernel sends in one system call, in copy mode. Kernels that don't know the option send 32.
     pub transmit_budget: u32,
-    /// How packets are spread over cores.
+    /// The way in which packets are spread over cores.
     pub spread: Spread,
 }
 
@@ -111,7 +111,7 @@ impl Options {
 // The ledger of frames has four bits for the interface.
 const _: () = assert!(INTERFACES_MAX <= 16);
 
-/// How the packets of a port's interfaces are spread over cores.
+/// A way to spread the packets of a port's interfaces over cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// By hardware queues: each core has one.

@@ -17,7 +17,7 @@ use port::HEAD_BYTES;
 use crate::bpf::Map;
 use crate::clock::monotonic;
 
-/// What a core is told of a packet, or of a mark: `struct record`.
+/// The record of a packet, or of a mark, which cores read: `struct record`.
 #[derive(Debug)]
 #[repr(C)]
 struct Record {
@@ -51,7 +51,7 @@ const QUIET: u16 = u16::MAX - 1;
 /// Records that programs leave free: for those on other processors that look at the same moment, and for a stop.
 const SPARE: u32 = 1024;
 
-/// Common to all interfaces and cores.
+/// The memory of a sequencer, common to all interfaces and cores.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
     order_map: Map,

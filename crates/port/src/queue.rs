@@ -99,8 +99,8 @@ pub trait History: Send {
     /// True if there is something to read.
     fn has_more(&self) -> bool;
 
-    /// Calls `take` for each packet after those read before, in order, up to the last one that the core's queue has received, and on as far
-    /// as the queue will not give any more packets before it; but not past a mark. The numbers of marks are nobody's.
+    /// Calls `take` for each packet that was not read yet, in the order of numbers. It reads at least up to the last packet that the core's
+    /// queue has received. It never reads past a mark, or past a packet that the queue may still give.
     fn read(&mut self, take: &mut dyn FnMut(&Packet, &[u8])) -> Past;
 
     /// Puts a mark behind the packets so far. A [`Mark::Stop`] is put once, even if several cores ask for it, until all cores have come to

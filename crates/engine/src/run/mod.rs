@@ -329,7 +329,7 @@ fn takes_no_queues(kind: EngineKind) -> String {
     format!("{kind} steers packets {steers}, but this port steers its packets itself; use rss, transactional or shared")
 }
 
-/// Whether a run can go over a port that numbers its packets and keeps a history ([`port::Opened::Sequenced`]).
+/// Checks that a run can go over a port that numbers its packets and keeps a history ([`port::Opened::Sequenced`]).
 ///
 /// # Errors
 /// Why it can't, as a sentence.

@@ -31,7 +31,7 @@ impl SharedFor {
     /// All reasons. Snapshots know them by their place here.
     pub(super) const ALL: [Self; 5] = [Self::Globals, Self::OtherKeys, Self::NoOwnKey, Self::Presets, Self::Size];
 
-    /// What they share, to complete the sentence "packet sets share ...".
+    /// Names what they share, for the sentence "packet sets share ...".
     pub(super) const fn what(self) -> &'static str {
         match self {
             Self::Globals => "global registers",

@@ -32,7 +32,7 @@ impl<'a> SequencedTrace<'a> {
         Self { trace, packets: Mutex::new(vec![None; len]) }
     }
 
-    /// What became of each packet.
+    /// Returns the outcome of each packet.
     pub(super) fn observed(self) -> Vec<Option<Observation>> {
         self.packets.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -62,7 +62,7 @@ pub(super) struct LiveOptions {
     /// the same queue (`millrace rss` helps); otherwise one queue feeds all cores, and Millrace steers
     #[arg(long, help_heading = LIVE)]
     card_steers: bool,
-    /// Who numbers packets and hands them to cores in turn, under scr on several cores [default: engine]
+    /// Sequencer of a run under scr on several cores: it numbers packets and hands them to cores in turn [default: engine]
     #[arg(long, value_enum, help_heading = LIVE, conflicts_with_all = ["observe", "card_steers"])]
     sequencer: Option<Sequencing>,
     /// Poll the card from the receiving core, without interrupts
@@ -86,7 +86,7 @@ enum Xdp {
     Off,
 }
 
-/// Who sequences.
+/// The place of the sequencer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sequencing {
     /// The XDP program: each core has sockets of its own, and reads the beginnings of all packets in memory that they share. Cores send
@@ -157,7 +157,7 @@ impl LiveOptions {
         }
     }
 
-    /// How packets are spread over the cores of a run. `takes_sequencer` says whether the engine can run behind a sequencer.
+    /// Chooses how packets are spread over the cores of a run. `takes_sequencer` says whether the engine can run behind a sequencer.
     fn spread(&self, cores: usize, takes_sequencer: Result<(), String>) -> Result<Spread, Failed> {
         if self.card_steers || cores == 1 {
             return match self.sequencer {
