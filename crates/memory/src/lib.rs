@@ -85,6 +85,10 @@ pub trait Memory: Sized + Send + Sync + 'static {
     /// An object that is changed often, and read seldom or with some staleness.
     type Distributed<T: Portion>: Distributed<T, Self>;
 
+    /// Takes the transaction to another place, for a part of the step that has its own view of shared state. It must be put back before
+    /// anything is accessed here again.
+    fn take<'a>(tx: &mut Self::Tx<'a>) -> Self::Tx<'a>;
+
     /// Makes the transaction irrevocable: from here on it can't fail, so the step may change what lies in no memory. By default nothing has
     /// to be done, since steps run once.
     ///

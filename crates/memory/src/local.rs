@@ -42,6 +42,14 @@ impl Memory for Local {
     type Allocator = LocalAllocator;
     type Distributed<T: Portion> = LocalDistributed<T>;
 
+    #[inline(always)]
+    fn take<'a>(_: &mut LocalTx<'a>) -> LocalTx<'a>
+    where
+        'a: 'a, // as in the trait, where it is not seen to be bound
+    {
+        LocalTx::default()
+    }
+
     fn vector<T: Value>(&self, len: usize, initial: T) -> LocalVector<T> {
         LocalVector { elements: Filled::new(len, initial) }
     }

@@ -98,6 +98,14 @@ impl Memory for Transactional {
     type Allocator = TxAllocator;
     type Distributed<T: Portion> = TxDistributed<T>;
 
+    #[inline(always)]
+    fn take<'a>(tx: &mut Tx<'a>) -> Tx<'a>
+    where
+        'a: 'a,
+    {
+        tx.take()
+    }
+
     fn irrevocable(tx: &mut Tx<'_>) -> Result<(), Conflict> {
         tx.make_irrevocable()
     }

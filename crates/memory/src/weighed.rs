@@ -58,6 +58,12 @@ impl Memory for Weighed {
     type Allocator = Absent<()>;
     type Distributed<T: Portion> = Absent<T>;
 
+    fn take<'a>((): &mut ())
+    where
+        'a: 'a,
+    {
+    }
+
     fn vector<T: Value>(&self, len: usize, _: T) -> Absent<T> {
         self.add(len as u64 * size_of::<T>() as u64, TxVector::<T>::bytes(len))
     }

@@ -157,7 +157,10 @@ enum State {
 }
 
 /// A running transaction. Dropping it aborts it.
-pub struct Tx<'a>(&'a mut Log<'a>);
+pub struct Tx<'a>(
+    /// `None` while [another place](Tx::take) has the transaction.
+    Option<&'a mut Log<'a>>,
+);
 
 impl CoreHandle {
     /// The log for one transaction on `memory`.
@@ -185,7 +188,7 @@ impl<'a> Log<'a> {
     /// Begins a transaction. It does nothing before the first access to shared state, so a step without one costs next to nothing.
     #[inline]
     pub fn begin(&'a mut self) -> Tx<'a> {
-        Tx(self)
+        Tx(Some(self))
     }
 
     /// Begins the next attempt after so many aborts. It is irrevocable from [`ABORTS_MAX`] on, or if the last attempt asked for that.
@@ -202,7 +205,7 @@ impl<'a> Log<'a> {
     #[cold]
     pub fn begin_irrevocable(&'a mut self) -> Tx<'a> {
         self.enter_irrevocable();
-        Tx(self)
+        Tx(Some(self))
     }
 
     /// Enters as an irrevocable transaction. Nothing was accessed before.
@@ -288,6 +291,20 @@ impl<'a> Log<'a> {
 }
 
 impl<'a> Tx<'a> {
+    /// Takes the transaction to another place. Put it back before it is used here again.
+    #[inline(always)]
+    pub(crate) const fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
+    #[inline(always)]
+    fn log(&mut self) -> &mut Log<'a> {
+        match &mut self.0 {
+            Some(log) => log,
+            None => elsewhere(),
+        }
+    }
+
     /// Reads an object. `read` may see words in the middle of a change; its result is discarded then. Its argument tells it when to give up
     /// early.
     #[inline(always)]
@@ -297,7 +314,7 @@ impl<'a> Tx<'a> {
         access: Access,
         read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
-        let log = &mut *self.0;
+        let log = self.log();
         if log.state == State::Outside {
             log.enter();
         }
@@ -307,7 +324,7 @@ impl<'a> Tx<'a> {
             // The object isn't locked, and not newer than the snapshot.
             if seen & 1 == 0 && seen >> 1 <= log.snapshot {
                 let value = read(ObjectView { lock, seen });
-                // ORDERING: Acquire, with the fence in `take`: if `read` saw a word of the next writer, the load below sees its lock.
+                // ORDERING: Acquire, with the fence in `lock_silently`: if `read` saw a word of the next writer, the load below sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
                     log.add_read(lock, seen, access);
@@ -326,10 +343,10 @@ impl<'a> Tx<'a> {
         access: Access,
         read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
-        if self.0.state == State::Irrevocable && !broken!(UnlockedIrrevocable) {
+        if self.is_irrevocable() && !broken!(UnlockedIrrevocable) {
             return self.load_irrevocable(lock, access, read);
         }
-        let log = &mut *self.0;
+        let log = self.log();
         let mut pause = Pause::default();
         loop {
             // ORDERING: Acquire, Acquire and Relaxed, as in `load`.
@@ -366,14 +383,14 @@ impl<'a> Tx<'a> {
         access: Access,
         read: impl Fn(ObjectView<'_>) -> T,
     ) -> Result<T, Conflict> {
-        self.take(lock, access).map(read)
+        self.lock_silently(lock, access).map(read)
     }
 
     /// Locks an object for writing until the transaction ends.
     #[inline]
     pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
-        let view = self.take(lock, access)?;
-        let log = &mut *self.0;
+        let view = self.lock_silently(lock, access)?;
+        let log = self.log();
         let buffers = &mut log.handle.buffers;
         if buffers.recording {
             let number = buffers.site_cache.number(access.site(), &log.stm.sites);
@@ -385,8 +402,8 @@ impl<'a> Tx<'a> {
 
     /// Locks an object and records no writer.
     #[inline]
-    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
-        let log = &mut *self.0;
+    fn lock_silently(&mut self, lock: &'a Lock, access: Access) -> Result<ObjectView<'a>, Conflict> {
+        let log = self.log();
         if log.state == State::Outside {
             log.enter();
         }
@@ -433,7 +450,7 @@ impl<'a> Tx<'a> {
         // ORDERING: Relaxed. Published by the release of the lock.
         let old = word.load(Ordering::Relaxed);
         if old != number {
-            let log = &mut *self.0;
+            let log = self.log();
             log.undo.push(word, old, &mut log.handle.buffers.undo);
             word.store(number, Ordering::Relaxed);
         }
@@ -442,11 +459,12 @@ impl<'a> Tx<'a> {
     /// Makes the transaction irrevocable. If it has accessed shared state before, it fails, and the next [attempt](Log::attempt) is
     /// irrevocable from the start.
     pub(crate) fn make_irrevocable(&mut self) -> Result<(), Conflict> {
-        match self.0.state {
+        let log = self.log();
+        match log.state {
             State::Irrevocable => {}
-            State::Outside => self.0.enter_irrevocable(),
+            State::Outside => log.enter_irrevocable(),
             State::Inside => {
-                self.0.handle.asks_irrevocable = true;
+                log.handle.asks_irrevocable = true;
                 return Err(Conflict(()));
             }
         }
@@ -457,13 +475,16 @@ impl<'a> Tx<'a> {
     #[inline]
     #[must_use]
     pub fn is_irrevocable(&self) -> bool {
-        self.0.state == State::Irrevocable
+        self.0.as_ref().is_some_and(|log| log.state == State::Irrevocable)
     }
 
     /// The core of the transaction.
     #[inline(always)]
     pub(crate) fn core(&self) -> usize {
-        self.0.handle.core
+        match &self.0 {
+            Some(log) => log.handle.core,
+            None => elsewhere(),
+        }
     }
 
     /// Commits: all writes become visible together. Returns the transaction's position in the serial order.
@@ -471,8 +492,8 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// If other cores have changed what it read. The transaction is aborted then.
     #[inline(always)]
-    pub fn commit(self) -> Result<CommitPosition, Option<Collision>> {
-        let log = &mut *self.0;
+    pub fn commit(mut self) -> Result<CommitPosition, Option<Collision>> {
+        let log = self.log();
         if !log.locked.is_empty() {
             return self.publish();
         }
@@ -487,8 +508,8 @@ impl<'a> Tx<'a> {
 
     /// Commits a transaction that has written.
     #[inline(never)]
-    fn publish(self) -> Result<CommitPosition, Option<Collision>> {
-        let log = &mut *self.0;
+    fn publish(mut self) -> Result<CommitPosition, Option<Collision>> {
+        let log = self.log();
         // ORDERING: AcqRel. Release: a core that starts at this version sees the locks. Acquire: of two commits the second sees the locks
         // of the first.
         let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
@@ -507,9 +528,15 @@ impl<'a> Tx<'a> {
 
     /// Aborts: undoes all writes. Returns the conflict, if one was recorded.
     #[cold]
-    pub fn abort(self) -> Option<Collision> {
-        self.0.collision.take()
+    pub fn abort(mut self) -> Option<Collision> {
+        self.log().collision.take()
     }
+}
+
+#[cold]
+#[inline(never)]
+fn elsewhere() -> ! {
+    panic!("the transaction was taken to another place and not put back")
 }
 
 impl Log<'_> {
@@ -548,9 +575,10 @@ impl Log<'_> {
 impl Drop for Tx<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.0.locked.is_empty() {
-            self.0.roll_back();
+        let Some(log) = &mut self.0 else { return };
+        if !log.locked.is_empty() {
+            log.roll_back();
         }
-        self.0.end();
+        log.end();
     }
 }

@@ -81,6 +81,13 @@ impl Memory for Locked {
     type Allocator = Guarded<LocalAllocator>;
     type Distributed<T: Portion> = Guarded<LocalDistributed<T>>;
 
+    fn take<'a>(tx: &mut LockedTx<'a>) -> LockedTx<'a>
+    where
+        'a: 'a,
+    {
+        LockedTx { lock: tx.lock, held: tx.held.take() }
+    }
+
     fn vector<T: Value>(&self, len: usize, initial: T) -> Self::Vector<T> {
         Guarded::new(self.local.vector(len, initial))
     }
