@@ -34,6 +34,15 @@ pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + S
     /// The key back from its IPv6 form.
     fn from_v6(key: Self::V6) -> Self;
 
+    /// True if all keys can be [five-tuples](Self::to_tuple).
+    const IS_TUPLE: bool = false;
+
+    /// The key as a five-tuple, with zeros for the fields that it lacks; `None` if it has fields that a five-tuple has not.
+    #[inline]
+    fn to_tuple(&self) -> Option<FiveTuple> {
+        None
+    }
+
     /// Writes the bytes that receive-side scaling hashes, in the order of Microsoft's specification (addresses, then ports, network byte
     /// order). Returns their number: 4, 8, 12, 16, 32 or 36.
     fn rss_input(&self, out: &mut [u8; 36]) -> usize;
@@ -330,6 +339,7 @@ impl FiveTuple {
 impl FlowKey for FiveTuple {
     type V4 = FiveTuple4;
     type V6 = FiveTuple6;
+    const IS_TUPLE: bool = true;
 
     #[inline]
     fn family(&self) -> Family<FiveTuple4, FiveTuple6> {
@@ -345,6 +355,11 @@ impl FlowKey for FiveTuple {
 
     fn from_v6(key: FiveTuple6) -> Self {
         Self::V6(key)
+    }
+
+    #[inline]
+    fn to_tuple(&self) -> Option<FiveTuple> {
+        Some(*self)
     }
 
     #[inline]
@@ -485,6 +500,7 @@ impl Key for Host6 {
 impl FlowKey for Host {
     type V4 = Host4;
     type V6 = Host6;
+    const IS_TUPLE: bool = true;
 
     #[inline]
     fn family(&self) -> Family<Host4, Host6> {
@@ -500,6 +516,14 @@ impl FlowKey for Host {
 
     fn from_v6(key: Host6) -> Self {
         Self::V6(key)
+    }
+
+    #[inline]
+    fn to_tuple(&self) -> Option<FiveTuple> {
+        Some(match *self {
+            Self::V4(host) => FiveTuple::V4(FiveTuple4::new(host.0, 0, 0, 0, 0)),
+            Self::V6(host) => FiveTuple::V6(FiveTuple6::new(join(host.0), 0, 0, 0, 0)),
+        })
     }
 
     #[inline]
@@ -623,6 +647,7 @@ impl Key for HostPair6 {
 impl FlowKey for HostPair {
     type V4 = HostPair4;
     type V6 = HostPair6;
+    const IS_TUPLE: bool = true;
 
     #[inline]
     fn family(&self) -> Family<HostPair4, HostPair6> {
@@ -638,6 +663,14 @@ impl FlowKey for HostPair {
 
     fn from_v6(key: HostPair6) -> Self {
         Self::V6(key)
+    }
+
+    #[inline]
+    fn to_tuple(&self) -> Option<FiveTuple> {
+        Some(match *self {
+            Self::V4(pair) => FiveTuple::V4(FiveTuple4 { hosts: pair.0, rest: 0 }),
+            Self::V6(pair) => FiveTuple::V6(FiveTuple6 { hosts: pair, rest: 0 }),
+        })
     }
 
     #[inline]

@@ -13,6 +13,8 @@ use crate::key::{Endpoint, FiveTuple};
 use crate::link::LinkType;
 use crate::parse::{ORDINARY, array, behind_ipv6, parse, parse_ordinary};
 
+mod view;
+
 /// Changes to a packet. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {

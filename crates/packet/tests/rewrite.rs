@@ -181,6 +181,57 @@ proptest! {
     }
 
     #[test]
+    fn headers_are_known_without_the_bytes_and_two_rewrites_are_one(
+        (flow, after) in hosts(),
+        (_, again) in hosts(),
+        ports in any::<(u16, u16)>(),
+        new_ports in any::<[(u16, u16); 2]>(),
+        kind in kinds(),
+        is_error in any::<bool>(),
+        has_ethernet in any::<bool>(),
+        (rewritten, wanted) in any::<([bool; 4], [(bool, Option<u8>, Option<u8>, u8, u16); 2])>(),
+    ) {
+        let identifiers = [ports.0, new_ports[0].0, new_ports[0].1, new_ports[1].0, new_ports[1].1];
+        prop_assume!(!is_error || !matches!(kind, Kind::Ping) || !identifiers.contains(&0));
+        let mut bytes = packet(flow, ports, kind, &[7; 40]);
+        if is_error {
+            bytes = error((flow.1, flow.0), &bytes);
+        }
+        let link = if has_ethernet {
+            let ethertype = if flow.0.is_ipv4() { [8, 0] } else { [0x86, 0xdd] };
+            bytes = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype, &bytes].concat();
+            LinkType::Ethernet
+        } else {
+            LinkType::RawIp
+        };
+        let seen = |bytes: &[u8]| parse(link, bytes, bytes.len() as u32, 0).expect("a well-formed packet");
+        let rewrite = |number: usize, hosts: common::built::Hosts| {
+            let (decrement_ttl, ttl, tos, macs, mss) = wanted[number];
+            let (src, dst) = new_ports[number];
+            let macs = [None, Some(Macs::Swap), Some(Macs::Set(Mac([6; 6]), Mac([8; 6])))][usize::from(macs % 3)];
+            Rewrite {
+                src: rewritten[2 * number].then_some(Endpoint::new(hosts.0, src)),
+                dst: rewritten[2 * number + 1].then_some(Endpoint::new(hosts.1, dst)),
+                embedded: is_error,
+                macs,
+                decrement_ttl,
+                ttl,
+                tos,
+                mss_max: NonZeroU16::new(mss),
+            }
+        };
+        let (first, second) = (rewrite(0, after), rewrite(1, again));
+        let (headers, mut at_once) = (seen(&bytes), bytes.clone());
+        first.apply(&mut bytes, &headers);
+        prop_assert_eq!(first.seen_in(&headers), seen(&bytes));
+        let between = seen(&bytes);
+        second.apply(&mut bytes, &between);
+        prop_assert_eq!(second.seen_in(&between), seen(&bytes));
+        first.then(&second, &headers).apply(&mut at_once, &headers);
+        prop_assert_eq!(at_once, bytes);
+    }
+
+    #[test]
     fn fragments_reassemble_to_a_right_checksum(
         before in v4_hosts(),
         after in v4_hosts(),
