@@ -65,7 +65,7 @@ pub fn check_case(entry: &CatalogueEntry, file: &str, case: &Case, plan: &Plan) 
 pub fn check_case_all(entry: &CatalogueEntry, file: &str, case: &Case, plans: &[Plan]) -> Result<CaseResult, String> {
     let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
     let program = entry.load(&settings).map_err(|error| error.to_string())?;
-    let own = entry.description().drop_reasons;
+    let own = program.description().drop_reasons;
     let known: HashSet<&str> = (0..Reason::COUNT as u8).map(|number| Reason(number).name(own)).collect();
     if let Some((line, reason)) = case.reasons().find(|(_, reason)| !known.contains(reason) || *reason == UNNAMED) {
         let name = entry.description().name;

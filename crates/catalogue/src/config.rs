@@ -167,6 +167,14 @@ impl Settings {
         lines.concat()
     }
 
+    /// What errors call the table `key` of these settings.
+    pub(crate) fn place_of(&self, key: &str) -> String {
+        match &self.file {
+            Some(file) => format!("{}, [{key}]", file.name),
+            None => format!("[{key}]"),
+        }
+    }
+
     /// An error about the settings as a whole.
     #[must_use]
     pub fn error(&self, message: String) -> ConfigError {

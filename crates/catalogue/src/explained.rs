@@ -63,7 +63,7 @@ impl Explained {
                 let key = headers.as_ref().ok().and_then(|headers| nf.meta(headers, &before)).map(|meta| meta.key());
                 let state = |instance: &dyn Inspect<N>| {
                     let key = key?;
-                    instance.each_flow(packet.time).find(|flow| flow.key == key).map(|flow| format!("{:?}", flow.flow))
+                    instance.each_flow(packet.time).find(|flow| flow.key == key).map(|flow| nf.shown(&flow.flow))
                 };
                 let state_before = state(&instance);
                 let counted = instance.workers[0].counters();
@@ -71,7 +71,7 @@ impl Explained {
                 let counters = instance.workers[0].counters();
                 let reason = counters.drops().find(|(reason, count)| counted.dropped[usize::from(reason.0)] < *count);
                 let decided = match reason {
-                    Some((reason, _)) => Decided::Dropped(reason.name(N::DESCRIPTION.drop_reasons)),
+                    Some((reason, _)) => Decided::Dropped(reason.name(nf.description().drop_reasons)),
                     None if counters.replied > counted.replied => Decided::Replied,
                     None => Decided::Forwarded,
                 };

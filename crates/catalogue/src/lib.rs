@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cases;
+mod chain;
 pub mod config;
 mod contract;
 mod explained;
@@ -46,13 +47,15 @@ pub struct Catalogue {
     entries: Vec<CatalogueEntry>,
     /// Names of the functions that were added to the shipped ones.
     added: Vec<&'static str>,
+    /// Chains of the shipped functions: no function of their own.
+    chain: Option<CatalogueEntry>,
 }
 
 impl Catalogue {
     /// An empty catalogue.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { entries: Vec::new(), added: Vec::new() }
+        Self { entries: Vec::new(), added: Vec::new(), chain: None }
     }
 
     /// The functions that ship with Millrace.
@@ -60,7 +63,7 @@ impl Catalogue {
     pub fn standard() -> Self {
         let mut all = All(Vec::new());
         functions::each(&mut all);
-        Self { entries: all.0, added: Vec::new() }
+        Self { entries: all.0, added: Vec::new(), chain: Some(CatalogueEntry::chain()) }
     }
 
     /// Adds a function; it replaces one with the same name. `millrace::cli::main` refuses to start if it has a
@@ -84,10 +87,10 @@ impl Catalogue {
         self.entries.iter().filter(|entry| self.added.contains(&entry.description().name))
     }
 
-    /// The function of this name.
+    /// The function of this name, or `chain`, which runs several of them.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogueEntry> {
-        self.entries.iter().find(|entry| entry.description().name == name)
+        self.entries.iter().chain(&self.chain).find(|entry| entry.description().name == name)
     }
 }
 
@@ -145,6 +148,11 @@ impl CatalogueEntry {
             contract::keys::<C>(&N::DESCRIPTION).or_else(|| contract::packet_set(&nf()?))
         };
         Self { description: N::DESCRIPTION, load: Box::new(load), examine: Box::new(examine) }
+    }
+
+    /// Chains of the shipped functions.
+    fn chain() -> Self {
+        Self { description: chain::DESCRIPTION, load: Box::new(chain::load), examine: Box::new(|| None) }
     }
 
     /// A function without configuration.
@@ -205,6 +213,9 @@ pub trait Program: Send + Sync {
 
     /// True if it keeps flows in flow tables.
     fn keeps_flows(&self) -> bool;
+
+    /// What operators should know of it before it runs; see [`nf::NetworkFunction::notes`].
+    fn notes(&self) -> Vec<String>;
 
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
     fn wants_whole_datagrams(&self) -> bool;
@@ -406,6 +417,10 @@ impl<N: Function> Program for Loaded<N> {
         N::Flow::STORED
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.0.notes()
+    }
+
     fn wants_whole_datagrams(&self) -> bool {
         self.0.wants_whole_datagrams()
     }
@@ -498,7 +513,7 @@ impl<N: Function> Program for Loaded<N> {
                     before: batch.bytes(index),
                     after: bytes,
                     replied: after.replied > before.replied,
-                    dropped: reason.map(|reason| reason.name(N::DESCRIPTION.drop_reasons)),
+                    dropped: reason.map(|reason| reason.name(self.0.description().drop_reasons)),
                 };
                 visit(&fared, reason);
                 (before, now) = (after, now.max(packet.time));

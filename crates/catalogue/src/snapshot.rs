@@ -186,7 +186,9 @@ impl Snapshot {
             };
             counts[family] += 1;
             words.extend([deadline.0, assured.into()]);
-            flow.write_words(words);
+            let at = words.len();
+            words.resize(at + layout.1, 0);
+            flow.write_words(&mut words[at..]);
         }
         words.append(&mut v6);
         let mut shared = if nf.description().sharing.is_any() { state.saved_shared(nf, now) } else { Vec::new() };

@@ -8,8 +8,8 @@ use alloc::vec;
 
 use memory::{Distributed, Memory, Portion};
 use nf::{
-    Context, Description, Fingerprint, Flow, FlowList, Kept, Meta, NetworkFunction, Opened, PacketSet, Reason,
-    RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, TUPLE_BYTES, Verdict,
+    Context, Description, Fingerprint, Flow, FlowList, IcmpErrors, Kept, Meta, NetworkFunction, Opened, PacketSet,
+    Reason, RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
@@ -189,6 +189,14 @@ impl NetworkFunction for AntiDdos {
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple
+    }
+
+    fn icmp_errors(&self) -> IcmpErrors {
+        IcmpErrors::None
+    }
+
+    fn readdresses(&self) -> bool {
+        false
     }
 
     fn sizing(&self) -> Sizing {

@@ -195,6 +195,10 @@ impl NetworkFunction for Bridge {
         PacketSet::None
     }
 
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         Sizing { flows: 0, flows_v6: 0 }
     }

@@ -7,9 +7,41 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
-use packet::Nanos;
+use nf::IcmpErrors;
+use packet::{FiveTuple, Headers, Icmp, Nanos, Transport};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+/// The flow that an ICMP error belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorFlow {
+    /// That of its own addresses.
+    #[default]
+    Own,
+    /// The one whose packet it quotes, in the direction in which the error goes.
+    Quoted,
+}
+
+impl ErrorFlow {
+    /// The five-tuple of a packet, by direction.
+    #[inline]
+    pub(crate) fn tuple_of(self, headers: &Headers) -> Option<FiveTuple> {
+        match (self, headers.transport) {
+            (Self::Quoted, Transport::Icmp(Icmp { embedded: Some(quoted), .. })) => Some(quoted.tuple.reversed()),
+            _ => headers.five_tuple(),
+        }
+    }
+}
+
+impl From<ErrorFlow> for IcmpErrors {
+    fn from(flow: ErrorFlow) -> Self {
+        match flow {
+            ErrorFlow::Own => Self::Own,
+            ErrorFlow::Quoted => Self::Quoted,
+        }
+    }
+}
 
 /// Maximum number of flows of a table.
 pub type FlowCount = Count<1, 268_435_456>;

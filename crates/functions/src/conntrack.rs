@@ -10,8 +10,8 @@ use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, Report, Sharing,
-    Sizing, Step, Verdict, counted, grouped,
+    ConfigKey, Context, Description, FlowList, IcmpErrors, NetworkFunction, Opened, PacketSet, Plain, Reason, Report,
+    Sharing, Sizing, Step, Verdict, counted, grouped,
 };
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
@@ -181,6 +181,14 @@ impl NetworkFunction for Conntrack {
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple
+    }
+
+    fn icmp_errors(&self) -> IcmpErrors {
+        IcmpErrors::Quoted
+    }
+
+    fn readdresses(&self) -> bool {
+        false
     }
 
     fn sizing(&self) -> Sizing {

@@ -211,6 +211,10 @@ impl NetworkFunction for Ddos {
         PacketSet::Source
     }
 
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         self.sizing
     }

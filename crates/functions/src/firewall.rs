@@ -10,8 +10,8 @@ use core::net::IpAddr;
 
 use memory::Memory;
 use nf::{
-    Context, Description, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, Reply, Report, Sharing, Sizing,
-    Step, Verdict,
+    Context, Description, FlowList, IcmpErrors, NetworkFunction, Opened, PacketSet, Plain, Reason, Reply, Report,
+    Sharing, Sizing, Step, Verdict,
 };
 use packet::{Headers, Nanos};
 
@@ -185,6 +185,14 @@ impl NetworkFunction for Firewall {
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple
+    }
+
+    fn icmp_errors(&self) -> IcmpErrors {
+        IcmpErrors::Quoted
+    }
+
+    fn readdresses(&self) -> bool {
+        false
     }
 
     fn sizing(&self) -> Sizing {

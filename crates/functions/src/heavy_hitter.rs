@@ -8,13 +8,13 @@ use core::hint::cold_path;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, FlowList, Meta, NetworkFunction, Opened, PacketSet, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Speed, Step, Sum, TUPLE_BYTES, Verdict,
+    ConfigKey, Context, Description, Flow, FlowList, IcmpErrors, Meta, NetworkFunction, Opened, PacketSet,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, Sum, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, FlowCount, Timeout};
+use crate::config::{Count, ErrorFlow, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
@@ -25,6 +25,7 @@ pub struct HeavyHitter {
     heavy_bytes: u64,
     idle: Nanos,
     top: usize,
+    errors: ErrorFlow,
 }
 
 /// The configuration of [`HeavyHitter`].
@@ -35,6 +36,8 @@ pub struct Config {
     pub heavy_bytes: Count<1, { i64::MAX as u64 }>,
     /// Silence after which a flow is forgotten.
     pub idle_timeout: Timeout,
+    /// The five-tuple of an ICMP error.
+    pub icmp_errors: ErrorFlow,
     /// Maximum number of IPv4 flows.
     pub flows: FlowCount,
     /// Maximum number of IPv6 flows.
@@ -48,6 +51,7 @@ impl Default for Config {
         Self {
             heavy_bytes: Count::new(1_000_000),
             idle_timeout: Timeout::from_secs(3_600),
+            icmp_errors: ErrorFlow::Own,
             flows: Count::new(1_048_576),
             flows_v6: Count::new(65_536),
             top: Count::new(10),
@@ -116,6 +120,7 @@ impl HeavyHitter {
             heavy_bytes: config.heavy_bytes.get(),
             idle: config.idle_timeout.nanos(),
             top: config.top.get() as usize,
+            errors: config.icmp_errors,
         }
     }
 
@@ -161,6 +166,11 @@ impl NetworkFunction for HeavyHitter {
                 default: "3600",
                 help: "seconds of silence after which a flow is forgotten",
             },
+            ConfigKey {
+                name: "icmp_errors",
+                default: "\"own\"",
+                help: "flow of an ICMP error: own (its own addresses) or quoted (the flow whose packet it quotes)",
+            },
             ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 flows" },
             ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 flows" },
             ConfigKey { name: "top", default: "10", help: "number of flows in the report; 0 to 10000" },
@@ -173,6 +183,14 @@ impl NetworkFunction for HeavyHitter {
         PacketSet::FiveTuple
     }
 
+    fn icmp_errors(&self) -> IcmpErrors {
+        self.errors.into()
+    }
+
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         self.sizing
     }
@@ -181,7 +199,7 @@ impl NetworkFunction for HeavyHitter {
 
     #[inline]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Carried> {
-        headers.five_tuple().map(|tuple| Carried { tuple, bytes: headers.wire_len })
+        self.errors.tuple_of(headers).map(|tuple| Carried { tuple, bytes: headers.wire_len })
     }
 
     #[inline]

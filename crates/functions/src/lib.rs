@@ -22,6 +22,7 @@ pub mod anti_ddos;
 pub mod app_classifier;
 pub mod asset_monitor;
 pub mod bridge;
+pub mod chain;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;

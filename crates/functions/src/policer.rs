@@ -9,13 +9,13 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Plain, Reason, RecordReader,
-    RecordWriter, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+    ConfigKey, Context, Description, Flow, IcmpErrors, Meta, NetworkFunction, Opened, PacketSet, Plain, Reason,
+    RecordReader, RecordWriter, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos, Network};
 use serde::Deserialize;
 
-use crate::config::{Count, FlowCount, Timeout};
+use crate::config::{Count, ErrorFlow, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::rate::Rate;
 
@@ -29,6 +29,7 @@ pub struct Policer {
     /// Tokens in a full bucket.
     full: u64,
     idle: Nanos,
+    errors: ErrorFlow,
 }
 
 /// The configuration of [`Policer`].
@@ -43,6 +44,8 @@ pub struct Config {
     pub burst: Count<1, 1_000_000_000>,
     /// Time after which an idle bucket is forgotten, but not before it is full.
     pub idle_timeout: Timeout,
+    /// The five-tuple of an ICMP error.
+    pub icmp_errors: ErrorFlow,
     /// Maximum number of IPv4 buckets.
     pub flows: FlowCount,
     /// Maximum number of IPv6 buckets.
@@ -68,6 +71,7 @@ impl Default for Config {
             rate: Rate::from_bits(100_000_000),
             burst: Count::new(125_000),
             idle_timeout: Timeout::from_secs(60),
+            icmp_errors: ErrorFlow::Own,
             flows: Count::new(1_048_576),
             flows_v6: Count::new(65_536),
         }
@@ -141,6 +145,7 @@ impl Policer {
             full,
             // A forgotten bucket restarts full, so it is forgotten only when it is full.
             idle: config.idle_timeout.nanos().max(Nanos(full.div_ceil(rate))),
+            errors: config.icmp_errors,
         }
     }
 }
@@ -187,6 +192,11 @@ impl NetworkFunction for Policer {
                 default: "60",
                 help: "seconds after which an idle bucket is forgotten, but not before it is full",
             },
+            ConfigKey {
+                name: "icmp_errors",
+                default: "\"own\"",
+                help: "flow of an ICMP error: own (its own addresses) or quoted (the flow whose packet it quotes)",
+            },
             ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 buckets" },
             ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 buckets" },
         ],
@@ -206,6 +216,14 @@ impl NetworkFunction for Policer {
         }
     }
 
+    fn icmp_errors(&self) -> IcmpErrors {
+        self.errors.into()
+    }
+
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         self.sizing
     }
@@ -216,7 +234,7 @@ impl NetworkFunction for Policer {
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Demand> {
         let (none4, none6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
         let key = match (self.per, headers.network) {
-            (Per::FiveTuple, Network::V4(_) | Network::V6(_)) => headers.five_tuple()?,
+            (Per::FiveTuple, Network::V4(_) | Network::V6(_)) => self.errors.tuple_of(headers)?,
             (Per::Source, Network::V4(ip)) => FiveTuple::v4(ip.src, none4, 0, 0, 0),
             (Per::Source, Network::V6(ip)) => FiveTuple::v6(ip.src, none6, 0, 0, 0),
             (Per::Destination, Network::V4(ip)) => FiveTuple::v4(none4, ip.dst, 0, 0, 0),

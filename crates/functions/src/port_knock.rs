@@ -210,6 +210,10 @@ impl NetworkFunction for PortKnock {
         PacketSet::Source
     }
 
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         self.sizing
     }

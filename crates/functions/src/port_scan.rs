@@ -147,6 +147,10 @@ impl NetworkFunction for PortScan {
         PacketSet::Initiator
     }
 
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         self.config.sizing()
     }

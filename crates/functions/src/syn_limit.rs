@@ -183,6 +183,10 @@ impl NetworkFunction for SynLimit {
         PacketSet::Source
     }
 
+    fn readdresses(&self) -> bool {
+        false
+    }
+
     fn sizing(&self) -> Sizing {
         Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
     }

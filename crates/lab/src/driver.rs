@@ -106,7 +106,7 @@ impl<N: NetworkFunction> Driver<N> {
             Ok(headers) => headers,
             Err(kind) => return Verdict::Drop(Reason::malformed(*kind)),
         };
-        if self.function.packet_set().has_ports() && headers.fragment == Fragment::Later {
+        if self.function.drops_fragments() && headers.fragment == Fragment::Later {
             return Verdict::Drop(Reason::FRAGMENT);
         }
         match self.function.meta(headers, bytes) {

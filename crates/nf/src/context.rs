@@ -5,6 +5,7 @@ use packet::{Nanos, Seq};
 
 use crate::counts::PacketCounts;
 use crate::function::NetworkFunction;
+use crate::verdict::Verdict;
 
 /// What a handler gets besides the packet and the flow: packet time, shared state with its transaction, and the packet set's timers.
 ///
@@ -18,7 +19,11 @@ pub struct Context<'a, N: NetworkFunction, M: Memory> {
     seq: Seq,
     effects: Effects,
     counts: Option<&'a PacketCounts>,
+    /// The function's first counter among those of `counts`.
+    first_counter: usize,
     frame: &'a [u8],
+    /// A verdict that [`open`](NetworkFunction::open) has reached already, for the call of [`packet`](NetworkFunction::packet) behind it.
+    reached: Option<Verdict>,
 }
 
 /// What a step requests for its own packet set. The engine carries it out after the step has committed.
@@ -37,7 +42,51 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     #[inline]
     #[must_use]
     pub fn new(shared: &'a N::Shared<M>, tx: M::Tx<'a>, now: Nanos, seq: Seq) -> Self {
-        Self { shared, tx, now, seq, effects: Effects::default(), counts: None, frame: &[] }
+        Self {
+            shared,
+            tx,
+            now,
+            seq,
+            effects: Effects::default(),
+            counts: None,
+            first_counter: 0,
+            frame: &[],
+            reached: None,
+        }
+    }
+
+    /// Calls `call` in the context of a function that is a part of this one: with shared state of its own, counters from `first_counter` on,
+    /// and effects of its own. The transaction is the same.
+    pub(crate) fn part<P: NetworkFunction, T>(
+        &mut self,
+        shared: &'a P::Shared<M>,
+        first_counter: usize,
+        call: impl FnOnce(&mut Context<'a, P, M>) -> T,
+    ) -> T {
+        let mut part = Context {
+            shared,
+            tx: M::take(&mut self.tx),
+            now: self.now,
+            seq: self.seq,
+            effects: Effects::default(),
+            counts: self.counts,
+            first_counter: self.first_counter + first_counter,
+            frame: self.frame,
+            reached: None,
+        };
+        let outcome = call(&mut part);
+        self.tx = part.tx;
+        outcome
+    }
+
+    /// Leaves a verdict for the call of [`packet`](NetworkFunction::packet) behind this one of [`open`](NetworkFunction::open).
+    pub(crate) const fn leave(&mut self, verdict: Verdict) {
+        self.reached = Some(verdict);
+    }
+
+    /// Takes the verdict that was left.
+    pub(crate) const fn take_left(&mut self) -> Option<Verdict> {
+        self.reached.take()
     }
 
     /// The same, with the counters that [`count`](Self::count) adds to; `None` for a replayed packet, which another core counts. For
@@ -70,7 +119,7 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     #[inline]
     pub fn count(&self, number: usize, bytes: u32) {
         if let Some(counts) = self.counts {
-            counts.count(number, bytes);
+            counts.count(self.first_counter + number, bytes);
         }
     }
 

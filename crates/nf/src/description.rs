@@ -80,6 +80,17 @@ impl fmt::Display for PacketSet {
     }
 }
 
+/// Which packet set an ICMP error belongs to, where packet sets are five-tuples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpErrors {
+    /// That of its own addresses.
+    Own,
+    /// That of the packet that it quotes, in the direction in which the error goes.
+    Quoted,
+    /// None: the function has no metadata for ICMP errors.
+    None,
+}
+
 /// Whether packet sets share state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {

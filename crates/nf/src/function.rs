@@ -11,7 +11,7 @@ use packet::{FlowKey, Headers, Host, Nanos, Seq};
 
 use crate::context::Context;
 use crate::counts::PacketCounts;
-use crate::description::{Description, PacketSet};
+use crate::description::{Description, IcmpErrors, PacketSet};
 use crate::kept::Kept;
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
@@ -80,8 +80,8 @@ pub trait Flow: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// for a flow that implements [`Words`](packet::Words).
     const WORDS: Option<usize> = None;
 
-    /// Appends the flow's words.
-    fn write_words(&self, _words: &mut Vec<u64>) {}
+    /// Writes the flow's words into a place for [`WORDS`](Self::WORDS) of them.
+    fn write_words(&self, _words: &mut [u64]) {}
 
     /// The flow of these words, of which there are [`WORDS`](Self::WORDS). `None` if they are no flow.
     fn read_words(_words: &[u64]) -> Option<Self> {
@@ -95,10 +95,12 @@ macro_rules! in_words {
     () => {
         const WORDS: Option<usize> = Some(<Self as $crate::packet::Words>::COUNT);
 
-        fn write_words(&self, words: &mut $crate::Vec<u64>) {
-            words.extend_from_slice(<Self as $crate::packet::Words>::to_words(self).as_ref());
+        #[inline]
+        fn write_words(&self, words: &mut [u64]) {
+            words.copy_from_slice(<Self as $crate::packet::Words>::to_words(self).as_ref());
         }
 
+        #[inline]
         fn read_words(words: &[u64]) -> Option<Self> {
             let mut array = <Self as $crate::packet::Words>::ZEROS;
             (array.as_ref().len() == words.len()).then(|| {
@@ -206,6 +208,33 @@ pub trait NetworkFunction:
     /// these fields alone, so the key must not depend on other fields. If the key is not one of the packet's own fields, return
     /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection): engines then call `key`.
     fn packet_set(&self) -> PacketSet;
+
+    /// The packet set of an ICMP error, where packet sets are five-tuples. A [chain](crate::Chain) asks, for functions that answer alike can
+    /// have their flows in one entry.
+    fn icmp_errors(&self) -> IcmpErrors {
+        IcmpErrors::Own
+    }
+
+    /// True if verdicts may give packets other addresses or ports. Functions behind this one in a [chain](crate::Chain) then see other
+    /// five-tuples than it does. `true` is always correct.
+    fn readdresses(&self) -> bool {
+        true
+    }
+
+    /// A flow as text, for explanations of single packets.
+    fn shown(&self, flow: &Self::Flow) -> String {
+        format!("{flow:?}")
+    }
+
+    /// What operators should know of the function with this configuration before it runs: sentences.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// True if engines drop later fragments, which carry no ports, ahead of the function.
+    fn drops_fragments(&self) -> bool {
+        self.packet_set().has_ports()
+    }
 
     /// True if the function needs whole IP datagrams: commands then gather fragments in front of it, unless the user says otherwise.
     fn wants_whole_datagrams(&self) -> bool {

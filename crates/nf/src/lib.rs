@@ -78,6 +78,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod chain;
 mod context;
 mod counts;
 mod description;
@@ -89,15 +90,18 @@ mod speed;
 mod transform;
 mod verdict;
 
-// For `in_words!`.
+// For `in_words!` and `chain!`.
+#[doc(hidden)]
+pub use ::memory;
 #[doc(hidden)]
 pub use ::packet;
 #[doc(hidden)]
-pub use alloc::vec::Vec;
+pub use alloc::string::String;
 
+pub use chain::{Chain, Entry, Link, Linked, Passage, Visit, VisitWith};
 pub use context::{Context, Effects};
 pub use counts::{Count, PacketCounts};
-pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};
+pub use description::{ConfigKey, Description, IcmpErrors, PacketSet, Recipe, Sharing};
 pub use function::{
     Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Stages, Step, local_conclusion,
     local_fingerprint, local_report,

@@ -138,7 +138,7 @@ impl Reason {
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
     /// The number of possible reasons.
-    pub const COUNT: usize = 64;
+    pub const COUNT: usize = 128;
 
     /// The reason for a packet with malformed headers.
     #[inline]

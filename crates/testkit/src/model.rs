@@ -143,7 +143,7 @@ pub fn compare_packet<N: NetworkFunction>(
 ) -> Result<Fate, Box<Disagreement>> {
     let got = Fate::of(driver.packet(time, Ok(headers), bytes), N::DESCRIPTION.drop_reasons);
     let now = driver.now();
-    let expected = if driver.function().packet_set().has_ports() && headers.fragment == Fragment::Later {
+    let expected = if driver.function().drops_fragments() && headers.fragment == Fragment::Later {
         Fate::Drop("fragment")
     } else {
         model.packet(seq, now, headers, headers.payload(bytes))

@@ -59,7 +59,7 @@ pub(super) struct ReplicaFeed<'q, 'a, N: NetworkFunction> {
 
 impl<'q, 'a, N: NetworkFunction> ReplicaFeed<'q, 'a, N> {
     pub(super) fn new(nf: Arc<N>, source: &'q mut SequencedQueue<'a>) -> Self {
-        let by_ports = nf.packet_set().has_ports();
+        let by_ports = nf.drops_fragments();
         Self { nf, by_ports, source, block: Block::default(), cut: Vec::new(), ended: false, failed: false }
     }
 

@@ -112,8 +112,8 @@ pub(crate) struct Classified<M> {
 
 impl<N: NetworkFunction> Classifier<N> {
     pub(crate) fn new(nf: Arc<N>, seed: u64, buckets: Option<Buckets>) -> Self {
-        let set = nf.packet_set();
-        Self { by_ports: set.has_ports(), mask: set.rss_mask(), nf, seed, buckets }
+        let (by_ports, mask) = (nf.drops_fragments(), nf.packet_set().rss_mask());
+        Self { by_ports, mask, nf, seed, buckets }
     }
 
     /// Finds the buckets of the packets in `range`; [`NO_SET`] for packets without a packet set. `at` is the packet in work. Reads no more

@@ -42,7 +42,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[must_use]
     pub fn new(nf: Arc<N>, place: P) -> Self {
         Self {
-            by_ports: nf.packet_set().has_ports(),
+            by_ports: nf.drops_fragments(),
             nf,
             seed: place.seed(),
             fits_l2: place.fits_l2(),
@@ -61,7 +61,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             (place, (fits_l2, seed, emitter, lanes, deferred, next, position))
         };
         let (places, parts): (Vec<P>, Vec<_>) = workers.into_iter().map(part).unzip();
-        let by_ports = nf.packet_set().has_ports();
+        let by_ports = nf.drops_fragments();
         let whole = |(place, (fits_l2, seed, emitter, lanes, deferred, next, position))| Self {
             nf: Arc::clone(nf),
             by_ports,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::ArgPredicate;
 use engine::{EngineKind, Options};
 use functions::rate::Rate;
 use lab::{Advice, BenchPlan, Bound, Contention, Forecast, Question, TIE_PERCENT, Wire, Work};
@@ -22,7 +23,7 @@ use super::failure::Failed;
 use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
 use super::trial::{self, Trials, rate};
-use super::{Configuration, entry, files, refuse_too_much, signals};
+use super::{Configuration, files, refuse_too_much, signals};
 use crate::print::number::{self, counted};
 use crate::print::output::{print, print_json};
 use crate::print::progress::{Progress, Sample};
@@ -53,7 +54,12 @@ mod pipeline;
   millrace advise ddos --synth single-flow --cores 8 --json")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     source: Source,
@@ -90,7 +96,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };

@@ -12,6 +12,7 @@ mod text;
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::builder::ArgPredicate;
 use engine::EngineKind;
 use lab::{Bench, BenchError, BenchPlan, LossFreePlan, Remote};
 use nf::Description;
@@ -24,7 +25,7 @@ use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
 use super::table_options::{GuardOption, TableOptions};
 use super::traffic::{Counter, Source};
-use super::{Configuration, entry, refuse_too_much, signals};
+use super::{Configuration, refuse_too_much, signals};
 use crate::print::number::{self, counted};
 use crate::print::output::{json_text, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
@@ -58,7 +59,11 @@ pub(super) struct Args {
     /// `suite` compares functions with targets. A target is a multiple of the time of a bare loop. It also compares shared and
     /// transactional on two cores with sequential on one. `sweep` measures a stateless program that takes more and more time for a
     /// packet.
-    #[arg(value_name = "FUNCTION", required = true)]
+    #[arg(
+        value_name = "FUNCTION",
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: Option<String>,
     #[command(flatten)]
     source: Source,
@@ -126,7 +131,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         _ => {}
     }
-    let entry = entry(catalogue, function)?;
+    let entry = args.configuration.entry(catalogue, function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     if let Some(folder) = &args.options.report {
         refuse_no_folder(folder)?;

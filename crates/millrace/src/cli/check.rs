@@ -1,11 +1,12 @@
 //! `millrace check` validates a function's configuration without a capture.
 
+use clap::builder::ArgPredicate;
 use engine::EngineKind;
 use nf::{Fates, Reason, Sizing};
 use serde_json::json;
 
+use super::Configuration;
 use super::failure::Failed;
-use super::{Configuration, entry};
 use crate::print::number::count;
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -22,7 +23,12 @@ use catalogue::Catalogue;
   millrace check firewall --set 'inside=[\"192.0.2.0/24\"]'")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     configuration: Configuration,
@@ -32,7 +38,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let Sizing { flows, flows_v6 } = program.sizing();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use catalogue::{Catalogue, Decided, Explained};
+use clap::builder::ArgPredicate;
 use packet::{Fragment, Headers, Malformed, Network, TcpFlags, Transport, parse, protocol};
 use port::MemoryQueue;
 use serde_json::{Value, json};
 
+use super::Configuration;
 use super::failure::Failed;
 use super::traffic::Source;
-use super::{Configuration, entry};
 use crate::print::number::{count, counted, iso};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -24,7 +25,12 @@ use crate::print::style::Style;
   millrace explain nat --config nat.toml --in a.pcap --packet 17 --json")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     source: Source,
@@ -42,7 +48,7 @@ pub(super) struct Args {
 const BURST: usize = 256;
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let traffic = args.source.load(args.json)?;
     let packets = traffic.trace.len() as u64;

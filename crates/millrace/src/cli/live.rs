@@ -318,6 +318,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         return Err(Failed::usage("--observe sends nothing, so that --on-panic open has nothing to do; leave one out"));
     }
     let program = entry.load(&args.configuration.settings()?)?;
+    run::tell(&*program, args.json);
     let description = program.description();
     let cores = args.cores;
     let kind = match args.engine {

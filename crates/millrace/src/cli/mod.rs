@@ -198,7 +198,8 @@ fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
 
 /// The command line with the catalogue's names, for error messages and completions.
 fn command(catalogue: &Catalogue) -> Command {
-    let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
+    let mut names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
+    names.extend(catalogue.get(CHAIN).map(|_| CHAIN));
     let mut command = Cli::command();
     for task in ["functions", "run", "explain", "check", "sequence", "verify", "bench", "advise", "profile"] {
         if command.find_subcommand(task).is_some() {
@@ -247,6 +248,9 @@ fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry,
     })
 }
 
+/// The function that `--chain` means.
+const CHAIN: &str = "chain";
+
 /// Quotes a text as one word for a shell.
 fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(&byte);
@@ -259,6 +263,9 @@ fn word(text: &str) -> String {
 /// Arguments for a function's configuration.
 #[derive(clap::Args)]
 struct Configuration {
+    /// Functions to run as a chain, first to last, in place of FUNCTION: with one parse, and one look-up for all that have the same packet sets
+    #[arg(long, value_name = "FUNCTION,...", value_delimiter = ',')]
+    chain: Option<Vec<String>>,
     /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
@@ -286,6 +293,21 @@ struct Configuration {
 }
 
 impl Configuration {
+    /// The function of this name, or the chain.
+    fn entry<'a>(&self, catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry, Failed> {
+        match &self.chain {
+            Some(_) if name != CHAIN => Err(Failed::usage(format_args!(
+                "{name}: --chain names all functions, so no other one is named; a capture is given by --in"
+            ))),
+            _ => entry(catalogue, name),
+        }
+    }
+
+    /// The functions of --chain as the value of a key.
+    fn functions(&self) -> Option<String> {
+        self.chain.as_ref().map(|names| format!("functions={names:?}"))
+    }
+
     /// The files with their options.
     fn files(&self) -> impl Iterator<Item = (&'static str, &std::path::PathBuf)> {
         let files = [
@@ -304,14 +326,20 @@ impl Configuration {
         let files = self.files().map(|(name, path)| format!(" --{name} {}", word(&path.display().to_string())));
         let skips = if self.skip_unsupported { " --skip-unsupported" } else { "" };
         let set = self.set.iter().map(|given| format!(" --set {}", word(given)));
-        files.chain([skips.to_owned()]).chain(set).collect()
+        let chain = self.chain.iter().map(|names| format!(" --chain {}", word(&names.join(","))));
+        chain.chain(files).chain([skips.to_owned()]).chain(set).collect()
     }
 
     /// The arguments for a child process.
     fn arguments(&self) -> Vec<OsString> {
         let files = self.files().flat_map(|(name, path)| [format!("--{name}").into(), path.into()]);
         let skips = self.skip_unsupported.then(|| "--skip-unsupported".into());
-        files.chain(skips).chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
+        let chain = self.chain.iter().flat_map(|names| ["--chain".into(), names.join(",").into()]);
+        chain
+            .chain(files)
+            .chain(skips)
+            .chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()]))
+            .collect()
     }
 
     /// A note of the function with the names of files in place of the keys of rules.
@@ -376,6 +404,9 @@ impl Configuration {
             if let Some(path) = path.as_ref().filter(|_| key != left_out) {
                 settings.set_text(key, path.display().to_string(), rules::text(path)?);
             }
+        }
+        if let Some(functions) = self.functions() {
+            settings.set(&functions)?;
         }
         for given in self.set.iter().filter(|_| given) {
             settings.set(given)?;

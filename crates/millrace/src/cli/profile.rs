@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::builder::ArgPredicate;
 use engine::{EngineKind, Options};
 use lab::{Loaded, Profile, ProfilePlan};
 use nf::{Description, Recipe};
@@ -14,7 +15,7 @@ use super::failure::Failed;
 use super::flame::{self, Cycles};
 use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
-use super::{Configuration, entry, refuse_too_much, signals};
+use super::{Configuration, refuse_too_much, signals};
 use crate::print::number::{self, count, counted};
 use crate::print::output::{json_text, note, print};
 use crate::print::progress::{Progress, Sample};
@@ -40,7 +41,12 @@ use catalogue::{Catalogue, CatalogueEntry, Program};
   cargo run --profile profiling -- profile nat --in a.pcap --cores 2 --flame nat.svg")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     source: Source,
@@ -68,7 +74,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     // Report wrong values before traffic is read.
     let ways: Vec<bool> = if args.configuration.set.is_empty() { vec![false] } else { vec![false, true] };
     for with_sets in &ways {

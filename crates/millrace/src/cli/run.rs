@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process, thread};
 
+use clap::builder::ArgPredicate;
 use engine::{Control, Counters, EngineError, EngineKind, FailedPacket, Failure, Options};
 use l7::defrag::{Defragmented, Limits};
 use nf::{Description, Fates, Reason, Sharing};
@@ -30,7 +31,7 @@ use super::service::ServiceOptions;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::nothing_in;
-use super::{Configuration, advise, engines, entry, live, refuse_too_much, sequence, signals, stalled};
+use super::{Configuration, advise, engines, live, refuse_too_much, sequence, signals, stalled};
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
@@ -65,7 +66,12 @@ Without --engine: `sequential` on one core; on several cores the first of rss, s
 Ctrl-C finishes the packets already read and leaves a valid output file; a second Ctrl-C exits at once.")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     pub(super) function: String,
     #[command(flatten)]
     pub(super) source: captures::Source,
@@ -132,8 +138,14 @@ pub(super) fn flows_max(program: &dyn Program) -> u64 {
     if program.keeps_flows() { sizing.flows as u64 + sizing.flows_v6 as u64 } else { 0 }
 }
 
+/// Tells what operators should know of the function before it runs.
+pub(super) fn tell(program: &dyn Program, quiet: bool) {
+    let notes = if quiet { Vec::new() } else { program.notes() };
+    notes.iter().for_each(|note| remark(&format!("{}: {note}\n", program.description().name)));
+}
+
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     if args.source.live.is_given() {
         return live::perform(args, entry);
     }
@@ -142,6 +154,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return Err(Failed::usage(format_args!("{option} is for runs on interfaces; name one with --interface")));
     }
     let program = entry.load(&args.configuration.settings()?)?;
+    tell(&*program, args.json);
     let description = program.description();
     let input = &args.source.captures;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)

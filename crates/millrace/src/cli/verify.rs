@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clap::builder::ArgPredicate;
 use engine::{EngineKind, Guarantee, Options};
 use lab::conformance::{Mismatch, Plan, Verified};
 use nf::Description;
@@ -18,7 +19,7 @@ use super::failure::{Failed, OUTCOME};
 use super::steering_options::SteeringOptions;
 use super::table_options::{GuardOption, TableOptions};
 use super::traffic::Source;
-use super::{Configuration, entry, files, signals};
+use super::{Configuration, files, signals};
 use crate::print::number::{count, counted};
 use crate::print::output::{note, print, print_json};
 use crate::print::progress::{Progress, Sample};
@@ -37,7 +38,12 @@ use catalogue::{Catalogue, Program};
   millrace verify nat --in a.pcap --engines scr,shared --cores 1-8 --seeds 20")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
-    #[arg(value_name = "FUNCTION")]
+    #[arg(
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     source: Source,
@@ -78,7 +84,7 @@ struct Row {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     if let Some(path) = &args.save_prefix {

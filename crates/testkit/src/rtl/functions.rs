@@ -123,7 +123,7 @@ fn made<N: Function>(function: &N, quotes: Quotes, packet: &Packet, bytes: &[u8]
     let Ok(headers) = packet::parse(packet.link, bytes, packet.wire_len, packet.interface) else {
         return Made::Nothing;
     };
-    if function.packet_set().has_ports() && headers.fragment == Fragment::Later {
+    if function.drops_fragments() && headers.fragment == Fragment::Later {
         return Made::Nothing;
     }
     function.meta(&headers, bytes).map_or(Made::Nothing, |meta| {

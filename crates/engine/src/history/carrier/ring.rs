@@ -25,7 +25,7 @@ impl<N: NetworkFunction> Ring<N> {
     pub(super) fn new(nf: Arc<N>, cores: usize) -> Self {
         let shape = Shape::of::<N>(cores);
         Self {
-            by_ports: nf.packet_set().has_ports(),
+            by_ports: nf.drops_fragments(),
             nf,
             shape,
             rows: vec![0; shape.rows_bytes()].into(),

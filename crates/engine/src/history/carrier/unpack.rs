@@ -35,7 +35,7 @@ impl<N: NetworkFunction> Unpack<N> {
     /// If `recovery`, cores get the words that each packet carries, for links that recover lost records.
     pub(crate) fn new(nf: &Arc<N>, shape: Shape, seed: u64, recovery: bool) -> Self {
         let own = recovery.then(|| Ring::new(Arc::clone(nf), shape.cores()));
-        let (nf, by_ports) = (Arc::clone(nf), nf.packet_set().has_ports());
+        let (nf, by_ports) = (Arc::clone(nf), nf.drops_fragments());
         Self { nf, by_ports, shape, seed, blocks: Vec::new(), own, meta: None, verdict: Verdict::forward() }
     }
 

@@ -1,0 +1,90 @@
+//! `chain` of the catalogue: reads the configuration of a chain and of each of its functions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use functions::Catalogued;
+use functions::chain::{AnyFunction, Chain, LongChain, Make};
+use nf::{Description, Function, Link};
+use serde::Deserialize;
+use toml::Table;
+
+use crate::config::{ConfigError, Settings, nearest};
+use crate::{Loaded, Program};
+
+/// The description of chains.
+pub(crate) const DESCRIPTION: Description = AnyFunction::DESCRIPTION;
+
+/// The configuration of a chain; under other keys, those of its functions.
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    functions: Vec<String>,
+    #[serde(default)]
+    backwards: Vec<u16>,
+    #[serde(flatten)]
+    parts: BTreeMap<String, toml::Value>,
+}
+
+/// Makes a function from its part of the settings.
+struct FromSettings(Settings);
+
+impl Make for FromSettings {
+    type Error = ConfigError;
+
+    fn make<N: Catalogued>(&mut self) -> Result<N, ConfigError> {
+        self.0.read::<N::Config>(&N::DESCRIPTION).map(N::from_config)
+    }
+}
+
+fn boxed<N: Function>(nf: N) -> Box<dyn Program> {
+    Box::new(Loaded(Arc::new(nf)))
+}
+
+/// Builds a chain.
+pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError> {
+    let Config { functions, backwards, mut parts } = settings.read(&DESCRIPTION)?;
+    if functions.is_empty() {
+        return Err(settings.error(format!(
+            "a chain needs `functions`, such as functions = [\"firewall\", \"nat\"]; there are {}",
+            AnyFunction::NAMES.join(", ")
+        )));
+    }
+    let (mut links, mut seen) = (Vec::new(), BTreeMap::<&str, usize>::new());
+    for name in &functions {
+        let count = seen.entry(name).or_default();
+        *count += 1;
+        let key = if *count == 1 { name.clone() } else { format!("{name}-{count}") };
+        let table = match parts.remove(&key) {
+            Some(toml::Value::Table(table)) => table,
+            Some(_) => return Err(settings.error(format!("`{key}` must be a table: [{key}]"))),
+            None => Table::new(),
+        };
+        let own = Settings::from_table(&settings.place_of(&key), &table);
+        let link = AnyFunction::named(name, &mut FromSettings(own))?.ok_or_else(|| {
+            let guess = nearest(name, AnyFunction::NAMES.into_iter());
+            let guess = guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default();
+            settings.error(format!(
+                "`{name}` can't be in a chain{guess} (functions of chains: {})",
+                AnyFunction::NAMES.join(", ")
+            ))
+        })?;
+        links.push((key, link));
+    }
+    if let Some(unknown) = parts.keys().next() {
+        let names: Vec<&str> =
+            ["functions", "backwards"].into_iter().chain(links.iter().map(|(key, _)| &**key)).collect();
+        let guess = nearest(unknown, names.iter().copied()).map(|guess| format!("; did you mean `{guess}`?"));
+        return Err(settings.error(format!(
+            "`{unknown}` is neither a key of chain nor a function in it{} (known here: {})",
+            guess.unwrap_or_default(),
+            names.join(", ")
+        )));
+    }
+    let fits = Chain::entry_words(links.iter().map(|(_, link)| link), &backwards) <= 16;
+    let error = |message| settings.error(message);
+    Ok(match fits {
+        true => boxed(Chain::new(links, &backwards).map_err(error)?),
+        false => boxed(LongChain::new(links, &backwards).map_err(error)?),
+    })
+}
