@@ -66,7 +66,7 @@ pub trait VisitWith<'a, M: Memory> {
 /// # use millrace_nf::{self as nf, *};
 /// # use packet::{Headers, Host};
 /// # macro_rules! forwards { ($name:ident) => {
-/// #     pub struct $name;
+/// #     #[derive(Debug)] pub struct $name;
 /// #     impl NetworkFunction for $name {
 /// #         type Meta = Host; type Flow = (); type Shared<M: Memory> = (); type Speed = Plain;
 /// #         const DESCRIPTION: Description = Description { name: stringify!($name), summary: "", state: "", sharing: Sharing::Nothing, keys: &[], drop_reasons: &[], recipes: &[] };
