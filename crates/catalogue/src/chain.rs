@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use functions::Catalogued;
-use functions::chain::{AnyFunction, Chain, LongChain, Make};
+use functions::chain::{AnyFunction, Chain, LongChain, Make, SHORT};
+use functions::{Catalogued, Visitor};
 use nf::{Description, Function, Link};
 use serde::Deserialize;
 use toml::Table;
@@ -37,6 +37,22 @@ impl Make for FromSettings {
     }
 }
 
+/// The one function of a chain of one, which is run as it is.
+struct Alone<'s> {
+    name: &'s str,
+    settings: &'s Settings,
+    made: Option<Result<Box<dyn Program>, ConfigError>>,
+}
+
+impl Visitor for Alone<'_> {
+    fn visit<N: Catalogued>(&mut self) {
+        if N::DESCRIPTION.name == self.name {
+            let config = self.settings.read::<N::Config>(&N::DESCRIPTION);
+            self.made = Some(config.map(|config| boxed(N::from_config(config))));
+        }
+    }
+}
+
 fn boxed<N: Function>(nf: N) -> Box<dyn Program> {
     Box::new(Loaded(Arc::new(nf)))
 }
@@ -50,6 +66,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError>
             AnyFunction::NAMES.join(", ")
         )));
     }
+    let mut alone = None;
     let (mut links, mut seen) = (Vec::new(), BTreeMap::<&str, usize>::new());
     for name in &functions {
         let count = seen.entry(name).or_default();
@@ -61,6 +78,11 @@ pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError>
             None => Table::new(),
         };
         let own = Settings::from_table(&settings.place_of(&key), &table);
+        if functions.len() == 1 && AnyFunction::NAMES.contains(&&**name) {
+            let mut only = Alone { name, settings: &own, made: None };
+            functions::each(&mut only);
+            alone = only.made.transpose()?;
+        }
         let link = AnyFunction::named(name, &mut FromSettings(own))?.ok_or_else(|| {
             let guess = nearest(name, AnyFunction::NAMES.into_iter());
             let guess = guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default();
@@ -81,7 +103,10 @@ pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError>
             names.join(", ")
         )));
     }
-    let fits = Chain::entry_words(links.iter().map(|(_, link)| link), &backwards) <= 16;
+    if let Some(alone) = alone {
+        return Ok(alone);
+    }
+    let fits = Chain::words(links.iter().map(|(_, link)| link), &backwards) <= SHORT;
     let error = |message| settings.error(message);
     Ok(match fits {
         true => boxed(Chain::new(links, &backwards).map_err(error)?),

@@ -167,7 +167,7 @@ impl Settings {
         lines.concat()
     }
 
-    /// What errors call the table `key` of these settings.
+    /// The name of the table `key` of these settings in errors.
     pub(crate) fn place_of(&self, key: &str) -> String {
         match &self.file {
             Some(file) => format!("{}, [{key}]", file.name),

@@ -214,7 +214,7 @@ pub trait Program: Send + Sync {
     /// True if it keeps flows in flow tables.
     fn keeps_flows(&self) -> bool;
 
-    /// What operators should know of it before it runs; see [`nf::NetworkFunction::notes`].
+    /// Notes for operators, told before it runs; see [`nf::NetworkFunction::notes`].
     fn notes(&self) -> Vec<String>;
 
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].

@@ -33,7 +33,10 @@ nf::chain! {
 }
 
 /// A chain of any of these functions, with room for two or three in an entry.
-pub type Chain = nf::Chain<AnyFunction, 16>;
+pub type Chain = nf::Chain<AnyFunction, SHORT>;
+
+/// Number of words of an entry of a [`Chain`].
+pub const SHORT: usize = 16;
 
 /// A chain of any of these functions, with room for many in an entry.
 pub type LongChain = nf::Chain<AnyFunction, 48>;
@@ -53,13 +56,13 @@ const KEYS: &[ConfigKey] = &[
 
 /// Makes a function of a chain by its name.
 pub trait Make {
-    /// What is wrong with a configuration.
+    /// The error of a configuration.
     type Error;
 
     /// Reads the configuration of a function and makes it.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// The configuration is wrong.
     fn make<N: Catalogued>(&mut self) -> Result<N, Self::Error>;
 }
 
@@ -82,7 +85,7 @@ impl AnyFunction {
     /// The function of this name; `None` if there is none.
     ///
     /// # Errors
-    /// What is wrong with its configuration.
+    /// Its configuration is wrong.
     pub fn named<M: Make>(name: &str, make: &mut M) -> Result<Option<Self>, M::Error> {
         Ok(Some(match name {
             "firewall" => Self::Firewall(make.make()?),

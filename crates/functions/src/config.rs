@@ -16,10 +16,10 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorFlow {
-    /// That of its own addresses.
+    /// The flow of the error's own addresses.
     #[default]
     Own,
-    /// The one whose packet it quotes, in the direction in which the error goes.
+    /// The flow whose packet the error quotes, in the direction in which the error goes.
     Quoted,
 }
 

@@ -102,7 +102,7 @@ enum Place {
     },
 }
 
-/// Why a function keeps its flows apart.
+/// The reason why a function keeps its flows apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// The function with this number gives packets other addresses.
@@ -127,7 +127,7 @@ const FUNCTIONS_MAX: usize = 16;
 /// The reasons that a function may give besides its own, and that are told by function.
 const COMMON: [Reason; 3] = [Reason::TABLE_FULL, Reason::FRAGMENT, Reason::UNREADABLE];
 
-/// What a chain needs to know of a function.
+/// The facts of a function that decide its place in a chain.
 struct Facts {
     description: Description,
     set: PacketSet,
@@ -142,11 +142,11 @@ struct Facts {
     counters: usize,
     growth: u32,
     wants_whole_datagrams: bool,
-    /// Why it can't be in a chain.
+    /// The reason why it can't be in a chain.
     flaw: Option<&'static str>,
 }
 
-/// Asks for the [`Facts`].
+/// The question for a function's [`Facts`].
 struct Ask;
 
 impl Visit for Ask {
@@ -235,22 +235,51 @@ fn sees_as_sent(facts: &[Facts], number: usize, backwards: &[u16]) -> bool {
     !readdresses(&facts[..number]) && (backwards.is_empty() || !readdresses(&facts[number + 1..]))
 }
 
-/// The kind of each function that can have its flows in entries, and the kind of the entries.
-fn kinds(facts: &[Facts], backwards: &[u16]) -> (Vec<Option<Kind>>, Option<Kind>) {
-    let kind = |(at, one): (usize, &Facts)| one.kind().filter(|_| sees_as_sent(facts, at, backwards));
-    let kinds: Vec<Option<Kind>> = facts.iter().enumerate().map(kind).collect();
-    let first = |wanted: &dyn Fn(Kind) -> bool| kinds.iter().flatten().copied().find(|kind| wanted(*kind));
-    let entries = first(&|kind| kind == Kind::Connection { quoted: true })
-        .or_else(|| first(&|kind| matches!(kind, Kind::Connection { .. })))
-        .or_else(|| first(&|_| true));
-    (kinds, entries)
+/// The places of the functions of a chain.
+struct Places {
+    /// The kind of the packet sets of entries; `None` if no function has its flows in entries.
+    entries: Option<Kind>,
+    places: Vec<Place>,
+    /// Words of an entry, or of a flow apart if that is longer.
+    words: usize,
+}
+
+impl Places {
+    fn of(facts: &[Facts], backwards: &[u16]) -> Self {
+        let kind = |(at, one): (usize, &Facts)| one.kind().filter(|_| sees_as_sent(facts, at, backwards));
+        let kinds: Vec<Option<Kind>> = facts.iter().enumerate().map(kind).collect();
+        let first = |wanted: &dyn Fn(Kind) -> bool| kinds.iter().flatten().copied().find(|kind| wanted(*kind));
+        let entries = first(&|kind| kind == Kind::Connection { quoted: true })
+            .or_else(|| first(&|kind| matches!(kind, Kind::Connection { .. })))
+            .or_else(|| first(&|_| true));
+        let (mut bit, mut at, mut table, mut longest) = (0, 1, 0, 0);
+        let place = |(number, (one, kind)): (usize, (&Facts, &Option<Kind>))| {
+            let words = one.words.unwrap_or(0);
+            if !one.is_stored {
+                return Place::Nowhere;
+            }
+            if kind.zip(entries).is_some_and(|(kind, entries)| entries.takes(kind)) {
+                let flows = one.flows();
+                let place = Place::Entry { bit, at, words: 1 + words, is_directed: flows == 2 };
+                (bit, at) = (bit + flows as u32, at + flows * (1 + words));
+                return place;
+            }
+            let why = why(facts, number, entries, backwards);
+            let place = Place::Apart { table, why, found_at: if entries.is_some() { at } else { 0 } };
+            (table, longest) = (table + 1, longest.max(FLOW + words));
+            at += if entries.is_some() { 2 } else { 0 };
+            place
+        };
+        let places = facts.iter().zip(&kinds).enumerate().map(place).collect();
+        Self { entries, places, words: longest.max(at) }
+    }
 }
 
 impl<L: Link, const W: usize> Chain<L, W> {
     /// A chain of these functions with their names, first to last. Packets of the interfaces `backwards` go from last to first.
     ///
     /// # Errors
-    /// Why the functions can't be a chain, as a sentence.
+    /// The reason why the functions can't be a chain, as a sentence.
     pub fn new(functions: impl IntoIterator<Item = (impl Into<String>, L)>, backwards: &[u16]) -> Result<Self, String> {
         let functions: Vec<(String, L)> = functions.into_iter().map(|(name, link)| (name.into(), link)).collect();
         let facts: Vec<Facts> = functions.iter().map(|(_, link)| link.visit(Ask)).collect();
@@ -265,71 +294,21 @@ impl<L: Link, const W: usize> Chain<L, W> {
         {
             return Err(format!("{name} can't be in a chain: {flaw}"));
         }
-        let (kinds, entries) = kinds(&facts, backwards);
-        Self::placed(functions, &facts, &kinds, entries, backwards)
-    }
-
-    /// How many words an entry needs for these functions, or a flow that one of them keeps apart.
-    #[must_use]
-    pub fn entry_words<'l>(functions: impl IntoIterator<Item = &'l L>, backwards: &[u16]) -> usize {
-        let facts: Vec<Facts> = functions.into_iter().map(|link| link.visit(Ask)).collect();
-        let (kinds, entries) = kinds(&facts, backwards);
-        let words = |(facts, kind): (&Facts, &Option<Kind>)| match (kind, entries) {
-            (Some(kind), Some(entries)) if entries.takes(*kind) => facts.flows() * (1 + facts.words.unwrap_or(0)),
-            (_, Some(_)) if facts.is_stored => 2,
-            _ => 0,
-        };
-        let entry = 1 + facts.iter().zip(&kinds).map(words).sum::<usize>();
-        let is_apart = |(facts, kind): &(&Facts, &Option<Kind>)| {
-            facts.is_stored && !kind.is_some_and(|kind| entries.is_some_and(|entries| entries.takes(kind)))
-        };
-        let apart = facts.iter().zip(&kinds).filter(is_apart).map(|(facts, _)| FLOW + facts.words.unwrap_or(0)).max();
-        entry.max(apart.unwrap_or(0))
-    }
-
-    /// The chain whose entries are of this kind.
-    fn placed(
-        functions: Vec<(String, L)>,
-        facts: &[Facts],
-        kinds: &[Option<Kind>],
-        entries: Option<Kind>,
-        backwards: &[u16],
-    ) -> Result<Self, String> {
-        let (mut stages, mut apart, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut bit, mut at, mut counters, mut growth) = (0, 1, 0, 0);
-        let mut wants_whole_datagrams = false;
-        // A table holds at least one flow.
-        let mut sizing = Sizing { flows: 1, flows_v6: 1 };
-        let mut shared: Vec<String> = Vec::new();
-        let all = facts;
-        for (number, ((name, link), facts)) in functions.into_iter().zip(facts).enumerate() {
-            let words = facts.words.unwrap_or(0);
-            let place = match (kinds[number], entries) {
-                _ if !facts.is_stored => Place::Nowhere,
-                (Some(kind), Some(entries)) if entries.takes(kind) => {
-                    let flows = facts.flows();
-                    let place = Place::Entry { bit, at, words: 1 + words, is_directed: flows == 2 };
-                    (bit, at) = (bit + flows as u32, at + flows * (1 + words));
-                    sizing.flows = sizing.flows.max(facts.sizing.flows);
-                    sizing.flows_v6 = sizing.flows_v6.max(facts.sizing.flows_v6);
-                    place
-                }
-                _ if FLOW + words > W => {
-                    return Err(format!("{name} keeps {words} words of a flow, and there is room for {}", W - FLOW));
-                }
-                _ => {
-                    shared.push(format!("what {name} keeps by {}", facts.set));
-                    let table = apart.len();
-                    apart.push(number);
-                    let found_at = if entries.is_some() { at } else { 0 };
-                    at += if entries.is_some() { 2 } else { 0 };
-                    Place::Apart { table, why: why(all, number, entries, backwards), found_at }
-                }
-            };
-            if let Some(what) = facts.description.sharing.what() {
+        let Places { entries, places, words } = Places::of(&facts, backwards);
+        if words > W {
+            return Err(format!(
+                "the functions of this chain keep {words} words of a packet set, and there is room for {W}: use fewer of them"
+            ));
+        }
+        let (mut stages, mut names, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (((name, link), one), place)) in functions.into_iter().zip(&facts).zip(places).enumerate() {
+            if let Place::Apart { .. } = place {
+                shared.push(format!("what {name} keeps by {}", one.set));
+            }
+            if let Some(what) = one.description.sharing.what() {
                 shared.push(format!("{what} (of {name})"));
             }
-            let (first_reason, reasons) = (names.len(), facts.description.drop_reasons);
+            let (first_reason, reasons) = (names.len(), one.description.drop_reasons);
             names.extend(reasons.iter().map(|reason| format!("{name}:{reason}")));
             names.extend(COMMON.iter().map(|reason| format!("{name}:{}", reason.name(&[]))));
             stages.push(Stage {
@@ -338,18 +317,10 @@ impl<L: Link, const W: usize> Chain<L, W> {
                 place,
                 first_reason: first_reason as u8,
                 reasons: reasons.len() as u8,
-                first_counter: counters,
-                drops_fragments: facts.drops_fragments,
-                sees_as_sent: sees_as_sent(all, number, backwards),
+                first_counter: facts[..number].iter().map(|before| before.counters).sum(),
+                drops_fragments: one.drops_fragments,
+                sees_as_sent: sees_as_sent(&facts, number, backwards),
             });
-            counters += facts.counters;
-            growth = facts.growth.max(growth);
-            wants_whole_datagrams |= facts.wants_whole_datagrams;
-        }
-        if at > W {
-            return Err(format!(
-                "the functions of this chain keep {at} words of a packet set, and an entry has room for {W}: use fewer of them"
-            ));
         }
         if usize::from(Reason::OWN) + names.len() > Reason::COUNT {
             return Err("the functions of this chain have too many reasons to drop packets: use fewer of them".into());
@@ -360,13 +331,35 @@ impl<L: Link, const W: usize> Chain<L, W> {
         if !shared.is_empty() {
             description.sharing = Sharing::Shares(leaked(listed(&shared)));
         }
-        let set = match entries {
-            None => PacketSet::None,
-            Some(Kind::Connection { .. } | Kind::AnyConnection) => PacketSet::SymmetricFiveTuple,
-            Some(Kind::Other(set)) => set,
-        };
-        let (stages, backwards, apart) = (stages.into(), backwards.into(), apart.into());
-        Ok(Self { stages, backwards, description, set, sizing, counters, growth, wants_whole_datagrams, apart })
+        // A table holds at least one flow.
+        let with_entries = stages.iter().zip(&facts).filter(|(stage, _)| matches!(stage.place, Place::Entry { .. }));
+        let sizing = with_entries.fold(Sizing { flows: 1, flows_v6: 1 }, |all, (_, one)| Sizing {
+            flows: all.flows.max(one.sizing.flows),
+            flows_v6: all.flows_v6.max(one.sizing.flows_v6),
+        });
+        let apart = |(number, stage): (usize, &Stage<L>)| matches!(stage.place, Place::Apart { .. }).then_some(number);
+        Ok(Self {
+            apart: stages.iter().enumerate().filter_map(apart).collect(),
+            stages: stages.into(),
+            backwards: backwards.into(),
+            description,
+            set: match entries {
+                None => PacketSet::None,
+                Some(Kind::Connection { .. } | Kind::AnyConnection) => PacketSet::SymmetricFiveTuple,
+                Some(Kind::Other(set)) => set,
+            },
+            sizing,
+            counters: facts.iter().map(|one| one.counters).sum(),
+            growth: facts.iter().map(|one| one.growth).max().unwrap_or(0),
+            wants_whole_datagrams: facts.iter().any(|one| one.wants_whole_datagrams),
+        })
+    }
+
+    /// Number of words that a chain of these functions needs room for.
+    #[must_use]
+    pub fn words<'l>(functions: impl IntoIterator<Item = &'l L>, backwards: &[u16]) -> usize {
+        let facts: Vec<Facts> = functions.into_iter().map(|link| link.visit(Ask)).collect();
+        Places::of(&facts, backwards).words
     }
 
     /// The functions in the order in which a packet of this interface meets them, with their numbers.
@@ -392,7 +385,7 @@ impl<L: Link, const W: usize> Chain<L, W> {
     }
 }
 
-/// Why the function with this number keeps its flows apart.
+/// The reason why the function with this number keeps its flows apart.
 fn why(all: &[Facts], number: usize, entries: Option<Kind>, backwards: &[u16]) -> Why {
     let mut others = (0..number).chain(if backwards.is_empty() { 0..0 } else { number + 1..all.len() });
     match (others.find(|other| all[*other].readdresses), all[number].kind(), entries) {

@@ -80,14 +80,14 @@ impl fmt::Display for PacketSet {
     }
 }
 
-/// Which packet set an ICMP error belongs to, where packet sets are five-tuples.
+/// The packet set that an ICMP error belongs to, where packet sets are five-tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpErrors {
-    /// That of its own addresses.
+    /// The packet set of its own addresses.
     Own,
-    /// That of the packet that it quotes, in the direction in which the error goes.
+    /// The packet set of the packet that it quotes, in the direction in which the error goes.
     Quoted,
-    /// None: the function has no metadata for ICMP errors.
+    /// No packet set: the function has no metadata for ICMP errors.
     None,
 }
 

@@ -226,7 +226,7 @@ pub trait NetworkFunction:
         format!("{flow:?}")
     }
 
-    /// What operators should know of the function with this configuration before it runs: sentences.
+    /// Notes for operators on the function with this configuration, told before it runs.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

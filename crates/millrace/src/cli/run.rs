@@ -138,7 +138,7 @@ pub(super) fn flows_max(program: &dyn Program) -> u64 {
     if program.keeps_flows() { sizing.flows as u64 + sizing.flows_v6 as u64 } else { 0 }
 }
 
-/// Tells what operators should know of the function before it runs.
+/// Prints the function's notes for operators.
 pub(super) fn tell(program: &dyn Program, quiet: bool) {
     let notes = if quiet { Vec::new() } else { program.notes() };
     notes.iter().for_each(|note| remark(&format!("{}: {note}\n", program.description().name)));

@@ -6,6 +6,7 @@ mod bench;
 mod broken_input;
 mod captures;
 mod cases;
+mod chain;
 mod commands;
 mod control;
 #[cfg(target_os = "linux")]

@@ -34,28 +34,28 @@ pub trait Link: Send + Sync + Sized + 'static {
     /// Prepares this function to replace `old`: [`NetworkFunction::succeed`].
     ///
     /// # Errors
-    /// Why it can't, as a sentence.
+    /// The reason why it can't, as a sentence.
     fn succeed(self, old: &Self) -> Result<Self, String>;
 
     /// Fits the shared state of `old` to this function: [`NetworkFunction::adopt`].
     fn adopt<M: Memory>(&self, old: &Self, shared: &mut Self::Shared<M>, memory: &M);
 }
 
-/// What is done with a function of any type.
+/// An operation on a function of any type.
 pub trait Visit {
-    /// What it comes to.
+    /// The outcome.
     type Answer;
 
-    /// Does it.
+    /// Carries it out on this function.
     fn function<N: NetworkFunction>(self, nf: &N) -> Self::Answer;
 }
 
-/// What is done with a function of any type and its shared state.
+/// An operation on a function of any type and its shared state.
 pub trait VisitWith<'a, M: Memory> {
-    /// What it comes to.
+    /// The outcome.
     type Answer;
 
-    /// Does it.
+    /// Carries it out on this function.
     fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Self::Answer;
 }
 

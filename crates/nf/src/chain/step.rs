@@ -105,7 +105,7 @@ impl<L> Stage<L> {
     }
 }
 
-/// What the functions so far have done to a packet.
+/// The changes to a packet by the functions so far, as one verdict.
 #[derive(Default)]
 struct Sum {
     port: Option<PortId>,

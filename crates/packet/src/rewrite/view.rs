@@ -1,6 +1,6 @@
 //! Rewrites without a packet's bytes: what its headers are afterwards, and several rewrites as one.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Macs, Rewrite, of_family};
 use crate::headers::{Embedded, Headers, Network, TcpFlags, Transport, protocol};
@@ -25,23 +25,13 @@ impl Rewrite {
         let (src, dst) = match &mut seen.network {
             Network::V4(ip) => {
                 let (src, dst) = (of_family(self.src, true), of_family(self.dst, true));
-                if let Some(IpAddr::V4(address)) = src.map(|end| end.address) {
-                    ip.src = address;
-                }
-                if let Some(IpAddr::V4(address)) = dst.map(|end| end.address) {
-                    ip.dst = address;
-                }
+                (ip.src, ip.dst) = (v4(src).unwrap_or(ip.src), v4(dst).unwrap_or(ip.dst));
                 (ip.ttl, ip.tos) = (new_ttl(ip.ttl), self.tos.unwrap_or(ip.tos));
                 (src, dst)
             }
             Network::V6(ip) => {
                 let (src, dst) = (of_family(self.src, false), of_family(self.dst, false));
-                if let Some(IpAddr::V6(address)) = src.map(|end| end.address) {
-                    ip.src = address;
-                }
-                if let Some(IpAddr::V6(address)) = dst.map(|end| end.address) {
-                    ip.dst = address;
-                }
+                (ip.src, ip.dst) = (v6(src).unwrap_or(ip.src), v6(dst).unwrap_or(ip.dst));
                 (ip.hop_limit, ip.traffic_class) = (new_ttl(ip.hop_limit), self.tos.unwrap_or(ip.traffic_class));
                 (src, dst)
             }
@@ -115,6 +105,20 @@ impl Rewrite {
                 (first, second) => second.or(first),
             },
         }
+    }
+}
+
+fn v4(end: Option<Endpoint>) -> Option<Ipv4Addr> {
+    match end?.address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(end: Option<Endpoint>) -> Option<Ipv6Addr> {
+    match end?.address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => Some(address),
     }
 }
 
