@@ -49,7 +49,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if args.json {
         return print_json(&json!({
             "function": description.name, "valid": true, "packet_set": program.packet_set().to_string(),
-            "keeps_flows": program.keeps_flows(), "flows": flows, "flows_v6": flows_v6, "engines": engines, "remark": remark,
+            "keeps_flows": program.keeps_flows(), "flows": flows, "flows_v6": flows_v6, "engines": engines, "notes": program.notes(), "remark": remark,
         }));
     }
     let style = Style::stdout();
@@ -67,6 +67,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         program.packet_set(),
         engines.join(", ")
     );
+    program.notes().iter().for_each(|note| out += &format!("  {note}\n"));
     if let Some(remark) = remark {
         out += &format!("  {} {remark}\n", style.warn("note:"));
     }

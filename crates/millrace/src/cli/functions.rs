@@ -4,8 +4,8 @@ use engine::EngineKind;
 use nf::{ConfigKey, Description, Sizing};
 use serde_json::{Value, json};
 
-use super::entry;
 use super::failure::Failed;
+use super::{CHAIN, entry};
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -32,6 +32,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     match &args.function {
         Some(name) => {
             let entry = entry(catalogue, name)?;
+            if name == CHAIN {
+                let facts =
+                    json!({ "name": name, "summary": entry.description().summary, "keys": keys(entry.description()) });
+                return if args.json { print_json(&facts) } else { print(&chain_page(entry.description())) };
+            }
             if args.json { print_json(&facts(entry)?) } else { print(&page(entry)?) }
         }
         None if args.json => {
@@ -56,7 +61,10 @@ fn list(catalogue: &Catalogue) -> Result<String, Failed> {
             (description.summary, Tone::Plain),
         ]);
     }
-    let more = style.dim("`millrace functions NAME` describes one: state, configuration, drop reasons, engines.");
+    let more = style.dim(
+        "`millrace functions NAME` describes one: state, configuration, drop reasons, engines.\n\
+         `millrace run --chain firewall,nat ...` runs several as one; see `millrace functions chain`.",
+    );
     Ok(format!("{}\n{more}\n", sheet.lines(0)))
 }
 
@@ -90,20 +98,7 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     }
     out += &sheet.lines(2);
 
-    out += &format!("\n{}\n", style.bold("Configuration"));
-    if description.keys.is_empty() {
-        out += "  none\n";
-    } else {
-        let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
-        for ConfigKey { name, default, help } in description.keys {
-            // A long list would push later columns off the screen.
-            match default.len() {
-                ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
-                _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
-            }
-        }
-        out += &sheet.lines(2);
-    }
+    out += &configuration(description, style);
 
     out += &format!("\n{}\n  ", style.bold("Drop reasons"));
     out += &if description.drop_reasons.is_empty() { "none".to_owned() } else { description.drop_reasons.join(", ") };
@@ -121,6 +116,35 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     let example = format!("millrace run {} --in a.pcap --out b.pcap", description.name);
     out += &format!("\n{}\n", style.dim(example));
     Ok(out)
+}
+
+/// The section on the keys of the configuration.
+fn configuration(description: &Description, style: Style) -> String {
+    let mut out = format!("\n{}\n", style.bold("Configuration"));
+    if description.keys.is_empty() {
+        return out + "  none\n";
+    }
+    let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
+    for ConfigKey { name, default, help } in description.keys {
+        // A long list would push later columns off the screen.
+        match default.len() {
+            ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
+            _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
+        }
+    }
+    out += &sheet.lines(2);
+    out
+}
+
+/// The page on chains. The rest of what other pages tell depends on the functions of a chain.
+fn chain_page(description: &Description) -> String {
+    let style = Style::stdout();
+    let mut out = format!("{}: {}\n", style.bold(description.name), description.summary);
+    out += &configuration(description, style);
+    out += "\nPacket sets, drop reasons and engines are those of its functions. `check` tells which functions keep their flows together.\n";
+    let examples = ["check --chain firewall,nat", "run --chain firewall,nat --in a.pcap --out b.pcap"];
+    examples.iter().for_each(|example| out += &format!("\n{}", style.dim(format!("millrace {example}"))));
+    out + "\n"
 }
 
 /// Maximum length of a default in a column of its own.
@@ -142,8 +166,14 @@ fn refusal(kind: EngineKind, description: &Description) -> Option<String> {
     kind.accepts(description, cores).err()
 }
 
+/// The keys of the configuration, as JSON.
+fn keys(description: &Description) -> Vec<Value> {
+    let key = |ConfigKey { name, default, help }: &ConfigKey| json!({ "name": name, "default": default, "help": help });
+    description.keys.iter().map(key).collect()
+}
+
 fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
-    let Description { name, summary, state, sharing, keys, drop_reasons, recipes: _ } = entry.description();
+    let Description { name, summary, state, sharing, drop_reasons, .. } = entry.description();
     let program = entry.load(&Settings::default())?;
     let engines: Vec<Value> = EngineKind::ALL
         .into_iter()
@@ -155,10 +185,7 @@ fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
             })
         })
         .collect();
-    let keys: Vec<Value> = keys
-        .iter()
-        .map(|ConfigKey { name, default, help }| json!({ "name": name, "default": default, "help": help }))
-        .collect();
+    let keys = keys(entry.description());
     let shared = sharing.what();
     Ok(json!({
         "name": name, "summary": summary, "packet_set": program.packet_set().to_string(), "state": state,

@@ -54,6 +54,10 @@ fn a_chain_is_told_by_function() {
     let explained = folder
         .stdout("explain --chain conntrack,policer --set policer.icmp_errors=quoted --in demo.pcap.zst --packet 40");
     assert!(explained.contains("conntrack: ") && explained.contains("policer: Bucket"), "{explained}");
+    let checked = folder.stdout("check --chain conntrack,ddos");
+    assert!(checked.contains("an entry of its own for ddos: it needs source address"), "{checked}");
+    let page = folder.stdout("functions chain");
+    assert!(page.contains("backwards") && page.contains("check --chain"), "{page}");
     // A chain of one function is that function.
     assert!(folder.stdout("run --chain ddos --in demo.pcap.zst").starts_with("ddos under sequential"));
 }
