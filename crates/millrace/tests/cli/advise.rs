@@ -123,7 +123,7 @@ fn what_runs_here_is_measured_and_taken() {
     assert!(made_up["here"].is_null(), "nobody runs over what is made up");
     let (code, _, said) = folder.run("run conntrack demo.pcap.zst --engine auto --cores 64 --out o.pcapng");
     assert!(code == 0 && said.contains("measured over ") && said.contains("this machine has "), "{said}");
-    let words = ["sequential", "rss", "rss++", "scr", "hybrid"];
+    let words = ["sequential", "rss", "rss++", "scr", "hybrid", "pipeline"];
     assert!(words.iter().any(|engine| said.contains(&format!("auto: {engine} on "))), "{said}");
 }
 
