@@ -217,6 +217,9 @@ pub trait Program: Send + Sync {
     /// Notes for operators, told before it runs; see [`nf::NetworkFunction::notes`].
     fn notes(&self) -> Vec<String>;
 
+    /// True if it reads payloads; see [`nf::NetworkFunction::reads_payload`].
+    fn reads_payload(&self) -> bool;
+
     /// True if it needs whole IP datagrams; see [`nf::NetworkFunction::wants_whole_datagrams`].
     fn wants_whole_datagrams(&self) -> bool;
 
@@ -419,6 +422,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn notes(&self) -> Vec<String> {
         self.0.notes()
+    }
+
+    fn reads_payload(&self) -> bool {
+        self.0.reads_payload()
     }
 
     fn wants_whole_datagrams(&self) -> bool {

@@ -13,6 +13,7 @@ use port::pcap::{Container, Writer};
 use port::{Port, Watched};
 use port_packet::{Options as PacketOptions, PacketPort};
 use port_xdp::{BusyPoll, Copying, LinkPolicy, ManagementPort, Mode, Protocol, Spread, XdpPort};
+use split::Headed;
 
 use super::control::{self, Served, Service};
 use super::engines::Wanted;
@@ -23,6 +24,7 @@ use super::observers::Observers;
 use super::restart::Ended;
 use super::run::{self, PanicPlace, secret};
 use super::service::OnPanic;
+use super::split::needs_headers_only;
 use super::{engines, files, refuse_too_much, signals};
 use crate::print::number::{self, count, counted};
 use crate::print::outcome::{Live, Run};
@@ -65,6 +67,10 @@ pub(super) struct LiveOptions {
     /// Sequencer of a run under scr on several cores: it numbers packets and hands them to cores in turn [default: engine]
     #[arg(long, value_enum, help_heading = LIVE, conflicts_with_all = ["observe", "card_steers"])]
     sequencer: Option<Sequencing>,
+    /// Packets are headers whose payloads `millrace split` has parked: the function sees the lengths of whole packets, and what it drops goes
+    /// back, so that the payload is released
+    #[arg(long, help_heading = LIVE, conflicts_with = "observe")]
+    parked: bool,
     /// Poll the card from the receiving core, without interrupts
     #[arg(long, help_heading = LIVE)]
     busy_poll: bool,
@@ -75,7 +81,7 @@ pub(super) struct LiveOptions {
 
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Xdp {
+pub(super) enum Xdp {
     /// In the driver.
     Native,
     /// In the network stack: slower, for drivers without XDP.
@@ -146,6 +152,7 @@ impl LiveOptions {
             ("--management", !self.management.is_empty()),
             ("--card-steers", self.card_steers),
             ("--sequencer", self.sequencer.is_some()),
+            ("--parked", self.parked),
             ("--busy-poll", self.busy_poll),
             ("--seconds", self.seconds.is_some()),
         ];
@@ -318,6 +325,9 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         return Err(Failed::usage("--observe sends nothing, so that --on-panic open has nothing to do; leave one out"));
     }
     let program = entry.load(&args.configuration.settings()?)?;
+    if live.parked {
+        needs_headers_only(&*program, "--parked")?;
+    }
     run::tell(&*program, args.json);
     let description = program.description();
     let cores = args.cores;
@@ -363,8 +373,14 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         None => program.takes_sequencer(kind, &options),
     };
     let spread = live.spread(cores, takes_sequencer)?;
+    if live.parked && spread == Spread::Sequencer {
+        return Err(Failed::usage(
+            "--parked: behind the sequencer in XDP nothing goes back for dropped packets; take --sequencer engine",
+        ));
+    }
     let queues = if spread == Spread::Stream { 1 } else { cores };
     let Taken { port, monitor } = live.open(spread)?;
+    let port: Box<dyn Port + Send> = if live.parked { Box::new(Headed::new(port)) } else { port };
     let drops = args.dropped.file().map(|file| Writer::create(file, Some(Container::PcapNg), None)).transpose()?;
     let socket = control::bind(args.control.path_or_default().as_deref())?;
     // What follows has fewer rights. Threads come after it.
@@ -455,6 +471,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         ports: Ports::of(program.ports(), live.interfaces.len(), &port::pcap::Misplaced::default()),
         unread_links: Vec::new(),
         fragments: policy.zip(fragments),
+        split: None,
         bound,
         dropped: None,
         dropped_file: None,
@@ -552,6 +569,7 @@ fn refuse_captures(args: &run::Args) -> Result<(), Failed> {
         ("--flows", args.flows.is_some()),
         ("--sources", args.dropped.lists_sources()),
         ("--filter, --from and --to", args.source.captures.is_part()),
+        ("--split", args.split.is_given()),
         ("--link-loss and --loss-recovery", args.link.link(0).is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {

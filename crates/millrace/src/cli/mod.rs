@@ -40,8 +40,10 @@ mod run;
 mod sequence;
 mod service;
 mod signals;
+mod split;
 mod stalled;
 mod steering_options;
+mod store;
 mod streams;
 mod synth;
 mod table_options;
@@ -93,13 +95,15 @@ struct Cli {
 enum Task {
     Demo(demo::Args),
     Functions(functions::Args),
-    Run(run::Args),
+    Run(Box<run::Args>),
     Ctl(ctl::Args),
     Top(top::Args),
     Explain(explain::Args),
     Doctor(doctor::Args),
     Check(check::Args),
     Sequence(sequence::Args),
+    Split(split::Args),
+    Store(store::Args),
     Verify(verify::Args),
     Test(test::Args),
     Bench(bench::Args),
@@ -165,6 +169,8 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Doctor(args) => doctor::perform(&args),
         Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
+        Task::Split(args) => split::perform(&args),
+        Task::Store(args) => store::perform(&args),
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Test(args) => test::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),

@@ -12,6 +12,7 @@ use nf::{Description, Fates, Reason, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, Port, PortError};
+use split::Splitting;
 
 use super::captures::{self, PART};
 use super::control::{self, ControlOption, Served};
@@ -28,6 +29,7 @@ use super::pipeline_options::PipelineOptions;
 use super::restart::{Ended, RestartOptions};
 use super::sequence::Original;
 use super::service::ServiceOptions;
+use super::split::SplitOption;
 use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::nothing_in;
@@ -60,6 +62,7 @@ use catalogue::{Catalogue, Program};
   millrace run identify --in a.pcap --engine pipeline --cores 4 --stages 2 --ways 3
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
+  millrace run nat --config nat.toml --in a.pcap --split 128 --store udp://127.0.0.1:7000-7003
   millrace run firewall --config fw.toml --interface inside0 --interface outside0
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
@@ -116,6 +119,8 @@ pub(super) struct Args {
     pub(super) service: ServiceOptions,
     #[command(flatten)]
     pub(super) defragment: DefragmentOption,
+    #[command(flatten)]
+    pub(super) split: SplitOption,
     #[command(flatten)]
     pub(super) dropped: DroppedArgs,
     /// Write a session table of the input packets to this file, one row for each session: .csv or .jsonl (`millrace flows --help`
@@ -223,6 +228,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         false => args.defragment.policy(program.wants_whole_datagrams()),
     };
+    if args.sequenced && args.split.is_given() {
+        return Err(Failed::usage(
+            "--sequenced: packets are split ahead of a sequencer, not behind it; leave --split out",
+        ));
+    }
+    let park = args.split.open(&*program)?;
     let bound = (description.sharing == Sharing::Streams)
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
     // Ahead of the input, which may be a pipe that has nothing yet.
@@ -277,7 +288,14 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     } else {
         let over = |port: &mut (dyn Port + Send)| {
             let (restart, settings) = (&args.restart, served.configuration());
-            restart.over(&*program, (kind, cores), options, port, &control, settings, |running| served.wait(running))
+            let run = |port: &mut (dyn Port + Send)| {
+                restart
+                    .over(&*program, (kind, cores), options, port, &control, settings, |running| served.wait(running))
+            };
+            match &park {
+                Some(park) => run(&mut Splitting::new(port, park.clone())),
+                None => run(port),
+            }
         };
         let mut watched;
         let mut port: &mut (dyn Port + Send) = &mut capture;
@@ -317,6 +335,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         ports: Ports::of(program.ports(), capture.reader().interfaces().len(), capture.misplaced()),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
         fragments: policy.zip(fragments),
+        split: args.split.counted(park.as_ref()),
         bound,
         dropped: watched_drops.map(Watched::take),
         dropped_file: args.dropped.file(),

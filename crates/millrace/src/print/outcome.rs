@@ -15,6 +15,7 @@ use super::dropped::{self, Dropped};
 use super::fragments::{json as fragments_json, not_listed, told};
 use super::number::{bytes, count, counted, percent, rate, span};
 use super::ports::Ports;
+use super::split::{Counted as SplitCounts, json as split_json, text as split_text};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 use crate::cli::memory::Bound;
@@ -51,6 +52,8 @@ pub(crate) struct Run<'a> {
     pub(crate) unread_links: Vec<LinkType>,
     /// How fragments were gathered, and their counts, if they were.
     pub(crate) fragments: Option<(Policy, Counts)>,
+    /// What became of payloads, if packets were split.
+    pub(crate) split: Option<SplitCounts>,
     /// The most memory that sessions may take, for a function over streams.
     pub(crate) bound: Option<Bound>,
     /// Sources of dropped packets, if requested; and the file of `--dropped`.
@@ -204,6 +207,9 @@ impl Run<'_> {
                 out += &format!("  {}\n", style.warn(note));
             }
         }
+        if let Some(split) = &self.split {
+            out += &split_text(split, style);
+        }
         if let Some(live) = &self.live {
             out += &live.told(self.outcome, style);
         }
@@ -351,6 +357,7 @@ impl Run<'_> {
             "output": self.output.map(|path| path.display().to_string()),
             "packets": packets(counters, self.description),
             "fragments": self.fragments.as_ref().map(|(policy, counts)| fragments_json(*policy, counts)),
+            "split": self.split.as_ref().map(split_json),
             "flows": {
                 "opened": flows.opened, "closed": flows.closed, "expired": flows.expired, "evicted": flows.evicted,
                 "orphaned": flows.orphaned, "early_dropped": flows.early_dropped, "limited": flows.limited, "alive": flows_alive, "high_water": flows_high_water,

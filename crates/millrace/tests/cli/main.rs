@@ -39,6 +39,7 @@ mod rss;
 mod rules;
 mod sequenced;
 mod service;
+mod split;
 // What `millrace new` writes, as it is here.
 #[allow(unreachable_pub)]
 #[path = "../../skeleton/lib.rs"]
