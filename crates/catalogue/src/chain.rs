@@ -57,6 +57,36 @@ fn boxed<N: Function>(nf: N) -> Box<dyn Program> {
     Box::new(Loaded(Arc::new(nf)))
 }
 
+/// A function of a chain by itself, and its name in the chain.
+pub type Part = (String, Box<dyn Program>);
+
+/// Each function of a chain by itself, with its name in the chain.
+///
+/// # Errors
+/// As for the chain.
+pub fn parts(settings: &Settings) -> Result<Vec<Part>, ConfigError> {
+    // What is wrong with the chain is said about the chain.
+    load(settings)?;
+    let Config { functions, parts, .. } = settings.read(&DESCRIPTION)?;
+    let mut seen = BTreeMap::<&str, usize>::new();
+    let part = |name: &String| {
+        let key =
+            key_of(name, seen.entry(AnyFunction::NAMES.iter().find(|known| known == &name).copied()?).or_default());
+        let table = parts.get(&key).and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        let own = Settings::from_table(&settings.place_of(&key), &table);
+        let mut only = Alone { name, settings: &own, made: None };
+        functions::each(&mut only);
+        only.made.map(|made| made.map(|made| (key, made)))
+    };
+    functions.iter().filter_map(part).collect()
+}
+
+/// The name of a function in a chain that has had it so often.
+fn key_of(name: &str, count: &mut usize) -> String {
+    *count += 1;
+    if *count == 1 { name.to_owned() } else { format!("{name}-{count}") }
+}
+
 /// Builds a chain.
 pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError> {
     let Config { functions, backwards, mut parts } = settings.read(&DESCRIPTION)?;
@@ -69,9 +99,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Box<dyn Program>, ConfigError>
     let mut alone = None;
     let (mut links, mut seen) = (Vec::new(), BTreeMap::<&str, usize>::new());
     for name in &functions {
-        let count = seen.entry(name).or_default();
-        *count += 1;
-        let key = if *count == 1 { name.clone() } else { format!("{name}-{count}") };
+        let key = key_of(name, seen.entry(name).or_default());
         let table = match parts.remove(&key) {
             Some(toml::Value::Table(table)) => table,
             Some(_) => return Err(settings.error(format!("`{key}` must be a table: [{key}]"))),

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cases;
-mod chain;
+pub mod chain;
 pub mod config;
 mod contract;
 mod explained;
@@ -216,6 +216,9 @@ pub trait Program: Send + Sync {
 
     /// Notes for operators, told before it runs; see [`nf::NetworkFunction::notes`].
     fn notes(&self) -> Vec<String>;
+
+    /// Number of flow entries that it looks up for a packet, at most.
+    fn look_ups(&self) -> usize;
 
     /// True if it reads payloads; see [`nf::NetworkFunction::reads_payload`].
     fn reads_payload(&self) -> bool;
@@ -422,6 +425,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn notes(&self) -> Vec<String> {
         self.0.notes()
+    }
+
+    fn look_ups(&self) -> usize {
+        self.0.look_ups()
     }
 
     fn reads_payload(&self) -> bool {

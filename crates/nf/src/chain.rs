@@ -467,6 +467,12 @@ impl<L: Link, const W: usize> NetworkFunction for Chain<L, W> {
         shown.collect::<Vec<_>>().join(", ")
     }
 
+    /// One for those that have their flows together, and one for each that has its flows apart.
+    fn look_ups(&self) -> usize {
+        let has_entry = self.stages.iter().any(|stage| matches!(stage.place, Place::Entry { .. }));
+        usize::from(has_entry) + self.apart.len()
+    }
+
     /// Which functions have their flows together, and which have not.
     fn notes(&self) -> Vec<String> {
         let has_entry = |stage: &&Stage<L>| matches!(stage.place, Place::Entry { .. });

@@ -247,6 +247,11 @@ pub trait NetworkFunction:
         false
     }
 
+    /// Number of flow entries that are looked up for a packet, at most.
+    fn look_ups(&self) -> usize {
+        usize::from(<Self::Flow as Flow>::STORED)
+    }
+
     /// The number of flows that the tables hold.
     fn sizing(&self) -> Sizing;
 

@@ -38,8 +38,11 @@ fn behind<N: Catalogued>(text: &str) -> Box<dyn Behind> {
     Box::new(Driver::new(N::from_config(toml::from_str(text).expect("the test's own configuration"))))
 }
 
+/// Makes a function, with a driver, from its configuration.
+type Maker = fn(&str) -> Box<dyn Behind>;
+
 /// Functions that look at headers, lengths of packets and rates.
-const FUNCTIONS: [(fn(&str) -> Box<dyn Behind>, &str); 6] = [
+const FUNCTIONS: [(Maker, &str); 6] = [
     (behind::<functions::firewall::Firewall>, "flows = 4096\nflows_v6 = 512"),
     (behind::<functions::nat::Nat>, "mappings = 2048\nsessions = 2048"),
     (behind::<functions::conntrack::Conntrack>, "flows = 4096\nflows_v6 = 512"),

@@ -1,5 +1,6 @@
 //! `millrace bench` measures throughput under each engine, with a cost model.
 
+mod apart;
 pub(super) mod fifo;
 pub(super) mod json;
 mod loss;
@@ -48,6 +49,7 @@ use catalogue::{Catalogue, Program};
   millrace bench ddos --in a.pcap --dispatch 104ns --mlffr --loss-threshold 0
   millrace bench port-knock --synth uniform --cores 2 --link-loss 0.01%,1%
   millrace bench identify --in a.pcap --engines sequential,rss,pipeline --cores 1-2
+  millrace bench --chain firewall,nat,policer --apart --synth uniform --flows 1M --packets 4M
   millrace bench sweep --cores 1-2 --model-to 16
   millrace bench suite --undisturbed
   millrace bench fifo")]
@@ -85,6 +87,9 @@ pub(super) struct Args {
     /// Packets of one case in a round; at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
+    /// With --chain: measure the chain beside the same functions one behind another, under sequential on one core
+    #[arg(long, requires = "chain", conflicts_with_all = ["engines", "cores"])]
+    apart: bool,
     #[command(flatten)]
     options: options::Options,
     /// With `sweep`: processing times of a packet, separated by commas: 10ns,100ns,1us
@@ -133,6 +138,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let entry = args.configuration.entry(catalogue, function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    if args.apart {
+        args.options.refuse("--apart")?;
+        return apart::perform(args, program);
+    }
     if let Some(folder) = &args.options.report {
         refuse_no_folder(folder)?;
     }

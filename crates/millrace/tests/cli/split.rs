@@ -153,7 +153,7 @@ fn a_split_stands_between_hosts_and_a_firewall_elsewhere() {
                 --store udp://127.0.0.1:7000-7001 --json";
     let split = Started::new(&row.wall, &folder, line, "splitting behind 128 bytes");
     let line = "run firewall --set inside=[\"10.9.0.1/32\"] --interface n0 --interface n1 --parked --control=none";
-    let run = Started::new(&wall, &folder, &format!("{line} --json --log text"), "firewall under");
+    let run = Started::new(&wall, &folder, &format!("{line} --json --log text"), "n1: ");
 
     carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).expect("it goes through");
     // What the firewall drops is released.
