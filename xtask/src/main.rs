@@ -45,6 +45,9 @@ cargo xtask results l2-l7 [--fresh] [--quick] [FOLDER]
 cargo xtask results live [--quick] [FOLDER]
                              measure functions on live interfaces beside bare AF_XDP loops and the kernel, as root, and write
                              docs/results/live.md (three minutes, nothing is cached)
+cargo xtask results chains [--fresh] [--quick] [FOLDER]
+                             measure chains beside their functions, payload splitting, reordering and offload, and write
+                             docs/results/chains.md
 cargo xtask bench tables [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
                              compare our flow tables with DPDK's rte_hash (needs libdpdk-dev) and the standard map
 ";
@@ -62,11 +65,12 @@ fn main() -> ExitCode {
         ["package"] => publish::check(),
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", page @ ("scr" | "shared-state" | "efsm" | "l2-l7" | "live"), rest @ ..] => {
+        ["results", page @ ("scr" | "shared-state" | "efsm" | "l2-l7" | "live" | "chains"), rest @ ..] => {
             match results::Options::read(rest) {
                 Some(options) if *page == "scr" => results::scr(&options),
                 Some(options) if *page == "l2-l7" => results::l2_l7::make(&options),
                 Some(options) if *page == "live" => results::live::make(&options),
+                Some(options) if *page == "chains" => results::chains::make(&options),
                 Some(options) if *page == "efsm" => results::efsm::make(&options),
                 Some(options) => results::shared_state::make(&options),
                 None => {

@@ -2,6 +2,7 @@
 //!
 //! The page uses the output of `millrace bench --json` and nothing else, so every sentence follows from these runs.
 
+pub(crate) mod chains;
 mod claims;
 mod disturbance;
 pub(crate) mod efsm;
