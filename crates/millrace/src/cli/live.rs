@@ -319,6 +319,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     }
     let program = entry.load(&args.configuration.settings()?)?;
     run::tell(&*program, args.json);
+    args.reorder.tell(&*program, args.json);
     let description = program.description();
     let cores = args.cores;
     let kind = match args.engine {
@@ -356,6 +357,9 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
     let takes_sequencer = match policy {
+        _ if args.reorder.delay().is_some() => {
+            Err("packets are held ahead of the engine, and this sequencer is ahead of that; take --sequencer engine, or leave --reorder out".into())
+        }
         Some(_) => Err(format!(
             "fragments are put together ahead of the engine, and this sequencer is ahead of that; take --sequencer engine{}",
             if args.defragment.again().is_empty() { ", or --defragment off" } else { ", or leave --defragment out" }
@@ -373,6 +377,8 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     if let Some(drops) = drops {
         observers.sample_drops(drops, description.drop_reasons);
     }
+    let port = args.reorder.over(port);
+    let totals = port.totals();
     let mut port = Watched::new(port, observers.watch(background.watch()));
     let control = Control::default();
     let configuration = &args.configuration;
@@ -455,6 +461,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         ports: Ports::of(program.ports(), live.interfaces.len(), &port::pcap::Misplaced::default()),
         unread_links: Vec::new(),
         fragments: policy.zip(fragments),
+        reordered: args.reorder.counted(&totals),
         bound,
         dropped: None,
         dropped_file: None,

@@ -11,5 +11,6 @@ pub(crate) mod page;
 pub(crate) mod plot;
 pub(crate) mod ports;
 pub(crate) mod progress;
+pub(crate) mod reorder;
 pub(crate) mod style;
 pub(crate) mod table;
