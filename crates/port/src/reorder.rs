@@ -1,9 +1,9 @@
 //! Brings the packets of a connection together, by holding them for a short time: [`Reordered`], after Reframer (Ghasemirahni et al.:
 //! "Packet Order Matters! Improving Application Performance by Deliberately Delaying Packets", NSDI '22).
 //!
-//! The first packet of a connection passes at once. Further ones that come within the delay are held, and leave in one burst: when the
-//! first of them was held for the delay, when they are as many as a burst may have, or when a packet of the connection comes that must not
-//! wait. A function behind it finds the connection's state in its cache for all packets of the burst but the first.
+//! The first packet of a connection passes at once, and so does one that follows it directly. Further ones that come within the delay are
+//! held, and leave in one burst: when the first of them was held for the delay, when they are as many as a burst may have, or when a packet
+//! of the connection comes that must not wait. A function behind it finds the connection's state in its cache for all packets of the burst but the first.
 //!
 //! **A connection** is what has the same five-tuple in either direction. Packets of both directions are held together, so that their order
 //! within the connection is the one of arrival: a function that keeps state by connection, or by one of its directions, sees what it

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Unheld {
     /// No packet of its connection came within the delay before it.
     First,
+    /// The packet that left last is of its connection, which holds none: the two are together already.
+    Follows,
     /// It is a TCP segment with SYN, FIN or RST.
     TcpControl,
     /// It is a TCP segment without payload.
@@ -25,8 +27,9 @@ pub enum Unheld {
 
 impl Unheld {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::First,
+        Self::Follows,
         Self::TcpControl,
         Self::Acknowledgement,
         Self::Priority,
@@ -41,6 +44,7 @@ impl Unheld {
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
+            Self::Follows => "follows",
             Self::TcpControl => "tcp-control",
             Self::Acknowledgement => "ack",
             Self::Priority => "priority",

@@ -168,6 +168,11 @@ impl Holding {
                         self.left(Some(hash));
                         Unheld::First
                     }
+                    Some(found) if self.connections[found as usize].held == 0 && self.last_left == Some(hash) => {
+                        self.came(Some(hash));
+                        self.pass(found, hash, now);
+                        Unheld::Follows
+                    }
                     Some(_) if self.frames.is_fit(bytes.len()) && !self.frames.has_room(bytes.len()) => {
                         return Taken::NoRoom;
                     }

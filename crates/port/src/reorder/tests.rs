@@ -158,6 +158,19 @@ fn run(sketches: &[Sketch], delay: u64, limits: ReorderLimits, burst: usize) -> 
     (left, queue.counts())
 }
 
+/// The same with an ARP packet behind each packet, so that none follows another of its connection directly. They are left out of what comes
+/// out.
+fn run_apart(sketches: &[Sketch], delay: u64, limits: ReorderLimits, burst: usize) -> (Vec<Left>, ReorderCounts) {
+    let apart: Vec<_> = sketches.iter().flat_map(|sketch| [*sketch, sketch.with(Kind::Arp)]).collect();
+    let (left, counts) = run(&apart, delay, limits, burst);
+    let left = left.into_iter().filter(|left| left.number % 2 == 0);
+    (left.map(|left| Left { number: left.number / 2, ..left }).collect(), counts)
+}
+
+fn times(left: &[Left]) -> Vec<u64> {
+    left.iter().map(|left| left.time).collect()
+}
+
 fn numbers(left: &[Left]) -> Vec<u64> {
     left.iter().map(|left| left.number).collect()
 }
@@ -167,34 +180,43 @@ fn later_packets_of_a_connection_leave_together() {
     // Two flows in turn, every 10 ns.
     let sketches: Vec<_> = (0..8).map(|number| Sketch::udp(number * 10, 1 + number as u16 % 2)).collect();
     let (left, counts) = run(&sketches, 35, ReorderLimits::default(), 3);
-    // The first of both at once; 2 and 4 by time 20 + 35, 3 and 5 by 30 + 35; the rest at the end.
-    let expected = [(0, 0), (1, 10), (2, 55), (4, 55), (3, 65), (5, 65), (6, 70), (7, 70)];
+    // The first of both at once, with 3 and 5 that follow directly; 2 and 4 by time 20 + 35, with 6 right behind them.
+    let expected = [(0, 0), (1, 10), (3, 30), (5, 50), (2, 55), (4, 55), (6, 60), (7, 70)];
     assert_eq!(left, expected.map(|(number, time)| Left { number, time }));
-    assert_eq!(counts.unheld().collect::<Vec<_>>(), [(Unheld::First, 2)]);
-    assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Delay, 4), (Release::End, 2)]);
-    assert_eq!((counts.received, counts.held(), counts.bursts, counts.burst_max, counts.left), (8, 6, 4, 2, 0));
-    assert_eq!((counts.held_ns, counts.held_ns_max), (35 + 15 + 35 + 15 + 10, 35));
-    assert_eq!((counts.runs_before, counts.runs_after), (8, 6));
+    assert_eq!(counts.unheld().collect::<Vec<_>>(), [(Unheld::First, 2), (Unheld::Follows, 3)]);
+    assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Delay, 2), (Release::End, 1)]);
+    assert_eq!((counts.received, counts.held(), counts.bursts, counts.burst_max, counts.left), (8, 3, 2, 2, 0));
+    assert_eq!((counts.held_ns, counts.held_ns_max), (35 + 15, 35));
+    assert_eq!((counts.runs_before, counts.runs_after), (8, 4));
 }
 
 #[test]
 fn a_quiet_connection_is_new_again() {
     // The third comes when the delay has passed since the second left.
-    let times = [0, 10, 81, 100];
-    let sketches = times.map(|time| Sketch::udp(time, 1));
+    let at = [0, 10, 81, 100];
+    let (left, counts) = run_apart(&at.map(|time| Sketch::udp(time, 1)), 35, ReorderLimits::default(), 32);
+    assert_eq!(times(&left), [0, 45, 81, 100]);
+    assert_eq!(counts.unheld().collect::<Vec<_>>(), [(Unheld::First, 2), (Unheld::NoConnection, 4)]);
+    let sketches = [0, 10, 79].map(|time| Sketch::udp(time, 1));
+    let (left, counts) = run_apart(&sketches, 35, ReorderLimits::default(), 32);
+    assert_eq!(times(&left), [0, 45, 79]);
+    assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Delay, 1)], "the last follows what was released");
+}
+
+#[test]
+fn what_is_together_is_not_held() {
+    let sketches = [0, 10, 20].map(|time| Sketch::udp(time, 1));
     let (left, counts) = run(&sketches, 35, ReorderLimits::default(), 32);
-    assert_eq!(left.iter().map(|left| left.time).collect::<Vec<_>>(), [0, 45, 81, 100]);
-    assert_eq!(counts.unheld().collect::<Vec<_>>(), [(Unheld::First, 2)]);
-    let (left, _) = run(&[0, 10, 79].map(|time| Sketch::udp(time, 1)), 35, ReorderLimits::default(), 32);
-    assert_eq!(left.iter().map(|left| left.time).collect::<Vec<_>>(), [0, 45, 79], "held, and released at the end");
+    assert_eq!(times(&left), [0, 10, 20]);
+    assert_eq!(counts.unheld().collect::<Vec<_>>(), [(Unheld::First, 1), (Unheld::Follows, 2)]);
 }
 
 #[test]
 fn a_full_burst_leaves_at_once() {
     let sketches: Vec<_> = (0..5).map(|time| Sketch::udp(time, 1)).collect();
     let limits = ReorderLimits { burst: 2, ..ReorderLimits::default() };
-    let (left, counts) = run(&sketches, 1_000, limits, 1);
-    assert_eq!(left.iter().map(|left| left.time).collect::<Vec<_>>(), [0, 2, 2, 4, 4]);
+    let (left, counts) = run_apart(&sketches, 1_000, limits, 1);
+    assert_eq!(times(&left), [0, 2, 2, 4, 4]);
     assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::FullBurst, 4)]);
 }
 
@@ -211,27 +233,26 @@ fn what_is_not_held_overtakes_nothing_of_its_connection() {
         for turn in [false, true] {
             let last = Sketch { payload, ..data(30).with(kind) };
             let last = if turn { back(last) } else { last };
-            let (left, counts) = run(&[data(0), data(10), last], 100, ReorderLimits::default(), 32);
-            assert_eq!(numbers(&left), [0, 1, 2], "{kind:?}");
-            assert_eq!(left[1].time, 30);
-            assert_eq!(counts.unheld().last(), Some((reason, 1)), "{kind:?}");
+            let (left, counts) = run_apart(&[data(0), data(10), last], 100, ReorderLimits::default(), 32);
+            assert_eq!((numbers(&left), times(&left)), (vec![0, 1, 2], vec![0, 30, 30]), "{kind:?}");
+            assert!(counts.unheld().any(|one| one == (reason, 1)), "{kind:?}");
             assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Order, 1)]);
         }
     }
     for (kind, reason) in [(syn, Unheld::TcpControl), (ack, Unheld::Acknowledgement)] {
         let data = |time| data(time).with(Kind::Tcp { flags: ACK });
         let last = back(Sketch { payload: 0, ..data(30).with(kind) });
-        let (left, counts) = run(&[data(0), data(10), last, data(40)], 100, ReorderLimits::default(), 32);
+        let (left, counts) = run_apart(&[data(0), data(10), last, data(40)], 100, ReorderLimits::default(), 32);
         assert_eq!((numbers(&left), left[1].time), (vec![0, 1, 2, 3], 30));
-        assert!(counts.unheld().any(|(one, count)| one == reason && count == 1), "{counts:?}");
+        assert!(counts.unheld().any(|one| one == (reason, 1)), "{counts:?}");
     }
     // Of other connections they do.
     for kind in [Kind::Echo, Kind::Arp] {
-        let (left, _) = run(&[data(0), data(10), data(30).with(kind)], 100, ReorderLimits::default(), 32);
+        let (left, _) = run_apart(&[data(0), data(10), data(30).with(kind)], 100, ReorderLimits::default(), 32);
         assert_eq!(numbers(&left), [0, 2, 1], "{kind:?}");
     }
     let other = Sketch { from: 3, ..data(30).with(Kind::Fragment) };
-    let (left, _) = run(&[data(0), data(10), other], 100, ReorderLimits::default(), 32);
+    let (left, _) = run_apart(&[data(0), data(10), other], 100, ReorderLimits::default(), 32);
     assert_eq!(numbers(&left), [0, 2, 1]);
 }
 
@@ -241,9 +262,9 @@ fn the_oldest_leave_if_there_is_no_room() {
     let sketches: Vec<_> = (0..12).map(sketch).collect();
     let limits = ReorderLimits { packets: 3, ..ReorderLimits::default() };
     let (left, counts) = run(&sketches, 1_000, limits, 5);
-    // 4, 5 and 6 are held; for 7 goes 4, for 8 goes 5, and so on.
-    assert_eq!(numbers(&left), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Limit, 5), (Release::End, 3)]);
+    // 4, 5 and 6 are held, and 7 follows 3. For 8 leaves 4, which 8 then follows; for 10 leave 5 and 9.
+    assert_eq!(numbers(&left), [0, 1, 2, 3, 7, 4, 8, 5, 9, 6, 10, 11]);
+    assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Limit, 3), (Release::End, 3)]);
     let limits = ReorderLimits { bytes: 2 * PIECE, ..ReorderLimits::default() };
     let (_, counts) = run(&sketches, 1_000, limits, 5);
     assert_eq!(counts.released().collect::<Vec<_>>(), [(Release::Limit, 6), (Release::End, 2)]);
@@ -255,7 +276,8 @@ fn the_oldest_leave_if_there_is_no_room() {
     // A packet that never has room.
     let long = Sketch { payload: 2 * PIECE, ..sketch(2) };
     let limits = ReorderLimits { bytes: PIECE, ..ReorderLimits::default() };
-    let (left, counts) = run(&[sketch(0), sketch(0), Sketch { time: 5, ports: (0, 9), ..long }], 1_000, limits, 5);
+    let long = Sketch { time: 5, ports: (0, 9), ..long };
+    let (left, counts) = run_apart(&[sketch(0), sketch(0), long], 1_000, limits, 5);
     assert_eq!((numbers(&left), left[1].time), (vec![0, 1, 2], 5));
     assert!(counts.unheld().any(|(why, count)| why == Unheld::TooLong && count == 1));
 }
@@ -294,7 +316,10 @@ impl Receive for Clocked {
 #[test]
 fn a_clock_releases_packets_while_none_come() {
     let (now, waited) = (Arc::new(AtomicU64::new(20)), Arc::new(AtomicU64::new(0)));
-    let frames = [0, 10, 20].map(|time| (time, Sketch::udp(time, 1).frame(time)));
+    let frames = [0, 5, 10, 20].map(|time| {
+        let sketch = Sketch::udp(time, 1);
+        (time, if time == 5 { sketch.with(Kind::Arp) } else { sketch }.frame(time))
+    });
     let packets = frames.into_iter().enumerate();
     let packets = packets.map(|(seq, (time, frame))| (descriptor(seq as u64, time, frame.len()), frame)).collect();
     let clocked = Clocked { packets, now: Arc::clone(&now), waited: Arc::clone(&waited) };
@@ -302,7 +327,7 @@ fn a_clock_releases_packets_while_none_come() {
     let (mut batch, long) = (Batch::default(), Duration::from_secs(1));
     assert_eq!(queue.lost().ring_full, 7);
     assert_eq!(queue.receive(&mut batch).unwrap(), Received::Packets);
-    assert_eq!((batch.len(), queue.counts().left), (1, 2));
+    assert_eq!((batch.len(), queue.counts().left), (2, 2));
     assert_eq!(queue.receive(&mut batch).unwrap(), Received::Idle);
     queue.wait(long).unwrap();
     assert_eq!(waited.load(Ordering::Relaxed), 90, "from 20 to 110");
@@ -315,7 +340,7 @@ fn a_clock_releases_packets_while_none_come() {
     assert_eq!(waited.load(Ordering::Relaxed), 5, "there is nothing to wait for");
     assert_eq!(queue.receive(&mut batch).unwrap(), Received::Packets);
     let left: Vec<_> = batch.packets().iter().map(|packet| (packet.seq.0, packet.time.0)).collect();
-    assert_eq!((left, queue.now()), (vec![(1, 110), (2, 110)], Some(Nanos(150))));
+    assert_eq!((left, queue.now()), (vec![(2, 110), (3, 110)], Some(Nanos(150))));
     queue.wait(long).unwrap();
     assert_eq!(waited.load(Ordering::Relaxed), long.as_nanos() as u64);
 }
@@ -334,13 +359,13 @@ impl Receive for Broken {
 
 #[test]
 fn packets_before_a_failure_leave_before_it() {
-    let trace = trace(&[Sketch::udp(0, 1), Sketch::udp(1, 1)]);
+    let trace = trace(&[Sketch::udp(0, 1), Sketch::udp(0, 1).with(Kind::Arp), Sketch::udp(1, 1)]);
     let broken = Broken(MemoryQueue::new(trace, 32));
     let mut queue = ReorderedQueue::new(broken, Nanos(100), ReorderLimits::default());
     let mut batch = Batch::default();
-    for _ in 0..2 {
+    for len in [2, 1] {
         assert_eq!(queue.receive(&mut batch).unwrap(), Received::Packets);
-        assert_eq!(batch.len(), 1);
+        assert_eq!(batch.len(), len);
     }
     assert_eq!(queue.receive(&mut batch).unwrap_err().to_string(), "broken");
     assert_eq!(queue.receive(&mut batch).unwrap(), Received::End);
@@ -407,11 +432,14 @@ fn model(sketches: &[Sketch], delay: u64, limits: ReorderLimits) -> Vec<Left> {
     struct Model {
         flows: Vec<(FiveTuple, Flow)>,
         out: Vec<Left>,
+        /// The connection of the last packet that left.
+        last: Option<FiveTuple>,
     }
     impl Model {
         fn release(&mut self, at: usize, time: u64, delay: u64) {
             let (key, flow) = self.flows.remove(at);
             self.out.extend(flow.held.iter().map(|number| Left { number: *number, time }));
+            self.last = if flow.held.is_empty() { self.last } else { Some(key) };
             self.flows.push((key, Flow { timer: time + delay, held: Vec::new() }));
         }
 
@@ -443,6 +471,13 @@ fn model(sketches: &[Sketch], delay: u64, limits: ReorderLimits) -> Vec<Left> {
         let frame = sketch.frame(number);
         match judge(&descriptor(number, time, frame.len()), &frame) {
             Judged::Holdable(key) => {
+                let holds = model.flows.iter().any(|(one, flow)| *one == key && !flow.held.is_empty());
+                let is_active = model.flows.iter().any(|(one, _)| *one == key);
+                if is_active && !holds && model.last == Some(key) {
+                    model.pass(key, time, delay, limits.connections);
+                    model.out.push(Left { number, time });
+                    continue;
+                }
                 if model.flows.iter().any(|(one, _)| *one == key) {
                     while model.flows.iter().map(|(_, flow)| flow.held.len()).sum::<usize>() == limits.packets {
                         let oldest = model.oldest().unwrap();
@@ -461,15 +496,20 @@ fn model(sketches: &[Sketch], delay: u64, limits: ReorderLimits) -> Vec<Left> {
                     continue;
                 }
                 model.pass(key, time, delay, limits.connections);
+                model.last = Some(key);
             }
-            Judged::InConnection(key, _) => model.pass(key, time, delay, limits.connections),
+            Judged::InConnection(key, _) => {
+                model.pass(key, time, delay, limits.connections);
+                model.last = Some(key);
+            }
             Judged::BetweenHosts(pair, _) => {
                 let between = |(key, flow): &(FiveTuple, Flow)| !flow.held.is_empty() && hosts(key) == pair;
                 while let Some(at) = model.flows.iter().position(between) {
                     model.release(at, time, delay);
                 }
+                model.last = None;
             }
-            Judged::Alone(_) => {}
+            Judged::Alone(_) => model.last = None,
         }
         model.out.push(Left { number, time });
     }
