@@ -471,17 +471,20 @@ fn model(sketches: &[Sketch], delay: u64, limits: ReorderLimits) -> Vec<Left> {
         let frame = sketch.frame(number);
         match judge(&descriptor(number, time, frame.len()), &frame) {
             Judged::Holdable(key) => {
-                let holds = model.flows.iter().any(|(one, flow)| *one == key && !flow.held.is_empty());
-                let is_active = model.flows.iter().any(|(one, _)| *one == key);
-                if is_active && !holds && model.last == Some(key) {
-                    model.pass(key, time, delay, limits.connections);
-                    model.out.push(Left { number, time });
-                    continue;
-                }
                 if model.flows.iter().any(|(one, _)| *one == key) {
-                    while model.flows.iter().map(|(_, flow)| flow.held.len()).sum::<usize>() == limits.packets {
+                    let follows = |model: &Model| {
+                        let holds = model.flows.iter().any(|(one, flow)| *one == key && !flow.held.is_empty());
+                        !holds && model.last == Some(key)
+                    };
+                    let held = |model: &Model| model.flows.iter().map(|(_, flow)| flow.held.len()).sum::<usize>();
+                    while !follows(&model) && held(&model) == limits.packets {
                         let oldest = model.oldest().unwrap();
                         model.release(oldest, time, delay);
+                    }
+                    if follows(&model) {
+                        model.pass(key, time, delay, limits.connections);
+                        model.out.push(Left { number, time });
+                        continue;
                     }
                     let at = model.flows.iter().position(|(one, _)| *one == key).unwrap();
                     let (key, mut flow) = model.flows.remove(at);
