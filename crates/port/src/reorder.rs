@@ -153,8 +153,8 @@ pub struct ReorderedQueue<Q> {
 }
 
 impl<Q: Receive> ReorderedQueue<Q> {
-    /// Holds packets of `inner`, the only queue of its port, for `delay` nanoseconds at most. With a delay of 0, packets that come at the
-    /// same time are brought together; leave the wrapper out to change nothing.
+    /// Holds packets of `inner`, the only queue of its port, for `delay` nanoseconds at most. With a delay of 0 none is held, but packets
+    /// are numbered anew.
     #[must_use]
     pub fn new(inner: Q, delay: Nanos, limits: ReorderLimits) -> Self {
         Self { inner, reordering: Reordering::new(delay, limits, Numbers { next: 0, step: 1 }, None) }
