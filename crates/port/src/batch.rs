@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use locality::loan::Loan;
 use locality::prefetch;
-use packet::Nanos;
+use packet::{Nanos, Seq};
 
 use crate::gathered::Gathered;
 use crate::pcap::{Interfaces, Restamped};
@@ -42,6 +42,39 @@ pub(crate) struct Origin {
     pub(crate) interfaces: Option<Arc<Interfaces>>,
     /// Packets whose time differs from their stamp, ordered by number.
     pub(crate) restamped: Vec<Restamped>,
+    /// What was changed in their order.
+    pub(crate) reordered: ReorderedNumbers,
+}
+
+/// Numbers that packets have in their capture, where the capture's order was changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReorderedNumbers {
+    /// Packets with another number: the number that they have, which rises, and the one in the capture.
+    pub(crate) numbers: Vec<(Seq, Seq)>,
+    /// The lowest number in the capture of those packets that come behind this batch; `None` if all before the last one have come.
+    pub(crate) held_from: Option<Seq>,
+}
+
+impl ReorderedNumbers {
+    pub(crate) fn clear(&mut self) {
+        self.numbers.clear();
+        self.held_from = None;
+    }
+
+    /// True if the packets of a batch are in the order of the capture, and none that was before them comes behind.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.held_from.is_none()
+    }
+
+    /// The number of a packet in its capture.
+    pub(crate) fn in_capture(&self, seq: Seq) -> Seq {
+        self.numbers.binary_search_by_key(&seq, |(seq, _)| *seq).map_or(seq, |at| self.numbers[at].1)
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.numbers.clone_from(&other.numbers);
+        self.held_from = other.held_from;
+    }
 }
 
 /// Number of packets to prefetch ahead: another core used the batch last, and fetching a cache line from it takes about the time of this
@@ -82,6 +115,7 @@ impl Batch {
         self.lent = None;
         self.filled = None;
         self.origin.restamped.clear();
+        self.origin.reordered.clear();
         self.gathered.clear();
     }
 
@@ -215,6 +249,36 @@ impl Batch {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
+    /// Adds a packet and copies its bytes, which come in parts; sets `packet.offset`. They lie behind all others until the batch is filled
+    /// again.
+    ///
+    /// # Panics
+    /// The batch's memory would exceed 4 GiB.
+    pub(crate) fn push_parts<'a>(&mut self, packet: Packet, parts: impl Iterator<Item = &'a [u8]>) {
+        let end = self.memory.len();
+        self.filled.get_or_insert(end);
+        parts.for_each(|part| self.memory.extend_from_slice(part));
+        let offset = u32::try_from(self.lent_len() + end).expect("a batch is far below 4 GiB");
+        self.packets.push(Packet { offset, ..packet });
+    }
+
+    /// Adds a packet whose bytes lie in the batch's memory already.
+    #[inline]
+    pub(crate) fn push_in_place(&mut self, packet: Packet) {
+        self.packets.push(packet);
+    }
+
+    /// Exchanges all descriptors, and leaves the memory.
+    pub(crate) const fn swap_packets(&mut self, packets: &mut Vec<Packet>) {
+        mem::swap(&mut self.packets, packets);
+    }
+
+    /// Bytes in the batch's memory that a descriptor refers to.
+    #[inline]
+    pub(crate) fn bytes_of(&self, packet: &Packet) -> &[u8] {
+        self.memory().bytes(packet)
+    }
+
     /// Moves the memory that only this batch uses into `block` and borrows it read-only from there, so that several batches can be
     /// [cleared beside](Self::clear_beside) this one. The batch takes over the block's old memory. Does nothing if all bytes are already
     /// in read-only memory.
@@ -248,6 +312,7 @@ impl Batch {
         self.packets.clear();
         self.lent = None;
         self.origin.restamped.clear();
+        self.origin.reordered.clear();
         self.gathered.clear();
         match Arc::get_mut(block) {
             Some(Block::Filled(filled)) => mem::swap(&mut self.memory, filled),
@@ -302,6 +367,7 @@ impl Batch {
             (_, others) => self.origin.interfaces.clone_from(others),
         }
         self.origin.restamped.clone_from(&other.origin.restamped);
+        self.origin.reordered.copy_from(&other.origin.reordered);
         self.gathered.copy_from(&other.gathered);
     }
 

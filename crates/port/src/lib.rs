@@ -35,6 +35,7 @@ mod gathered;
 mod memory;
 pub mod pcap;
 mod queue;
+mod reorder;
 mod replay;
 mod watched;
 
@@ -47,5 +48,6 @@ pub use queue::{
     HEAD_BYTES, Halves, History, Mark, Opened, Order, Past, Port, Queue, Receive, ReceiveLosses, Received, Sequenced,
     Sides, Stream, Transmit, TransmitCounts, Work,
 };
+pub use reorder::{Release, ReorderCounts, ReorderLimits, ReorderTotals, Reordered, ReorderedQueue, Unheld};
 pub use replay::{Arrivals, BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};
 pub use watched::{Watch, Watched};

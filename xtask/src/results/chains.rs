@@ -322,12 +322,12 @@ fn reordering(gathered: &Gathered) -> Result<String> {
                 let readings = of_rounds(gathered, &name, pointer).unwrap_or_default();
                 readings.first().copied().unwrap_or_default()
             };
-            let (received, after) = (first("/reorder/received"), first("/reorder/runs_after"));
+            let (received, after) = (first("/reordered/received"), first("/reordered/runs_after"));
             rows.push(vec![
                 flows.to_owned(),
                 delay.to_owned(),
                 if after > 0.0 { format!("{:.2}", received / after) } else { "-".into() },
-                if after > 0.0 { format!("{:.0} us", first("/reorder/held_ns_mean") / 1e3) } else { "-".into() },
+                if after > 0.0 { format!("{:.0} us", first("/reordered/held_ns_mean") / 1e3) } else { "-".into() },
                 spread(&mut of_rounds(gathered, &name, "/ns_per_packet")?, 0),
                 "measured".into(),
             ]);

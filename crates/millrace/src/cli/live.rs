@@ -329,6 +329,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         needs_headers_only(&*program, "--parked")?;
     }
     run::tell(&*program, args.json);
+    args.reorder.tell(&*program, args.json);
     let description = program.description();
     let cores = args.cores;
     let kind = match args.engine {
@@ -366,6 +367,9 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         .then(|| Bound::new(program.memory_max(kind, cores, &options), policy));
 
     let takes_sequencer = match policy {
+        _ if args.reorder.delay().is_some() => {
+            Err("packets are held ahead of the engine, and this sequencer is ahead of that; take --sequencer engine, or leave --reorder out".into())
+        }
         Some(_) => Err(format!(
             "fragments are put together ahead of the engine, and this sequencer is ahead of that; take --sequencer engine{}",
             if args.defragment.again().is_empty() { ", or --defragment off" } else { ", or leave --defragment out" }
@@ -389,6 +393,8 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
     if let Some(drops) = drops {
         observers.sample_drops(drops, description.drop_reasons);
     }
+    let port = args.reorder.over(port);
+    let totals = port.totals();
     let mut port = Watched::new(port, observers.watch(background.watch()));
     let control = Control::default();
     let configuration = &args.configuration;
@@ -472,6 +478,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         unread_links: Vec::new(),
         fragments: policy.zip(fragments),
         split: None,
+        reordered: args.reorder.counted(&totals),
         bound,
         dropped: None,
         dropped_file: None,

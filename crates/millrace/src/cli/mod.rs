@@ -33,6 +33,7 @@ mod new;
 mod observers;
 mod pipeline_options;
 mod profile;
+mod reorder;
 mod restart;
 mod rss;
 mod rules;

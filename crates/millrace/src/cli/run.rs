@@ -26,6 +26,7 @@ use super::link::LinkArgs;
 use super::memory::Bound;
 use super::observers::Observers;
 use super::pipeline_options::PipelineOptions;
+use super::reorder::ReorderOption;
 use super::restart::{Ended, RestartOptions};
 use super::sequence::Original;
 use super::service::ServiceOptions;
@@ -63,6 +64,7 @@ use catalogue::{Catalogue, Program};
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
   millrace run nat --config nat.toml --in a.pcap --split 128 --store udp://127.0.0.1:7000-7003
+  millrace run conntrack --in a.pcap --reorder 100us
   millrace run firewall --config fw.toml --interface inside0 --interface outside0
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
@@ -122,6 +124,8 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) split: SplitOption,
     #[command(flatten)]
+    pub(super) reorder: ReorderOption,
+    #[command(flatten)]
     pub(super) dropped: DroppedArgs,
     /// Write a session table of the input packets to this file, one row for each session: .csv or .jsonl (`millrace flows --help`
     /// describes the columns)
@@ -160,6 +164,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let program = entry.load(&args.configuration.settings()?)?;
     tell(&*program, args.json);
+    args.reorder.tell(&*program, args.json);
     let description = program.description();
     let input = &args.source.captures;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
@@ -219,6 +224,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
+        args.reorder.refuse(
+            "a link that loses packets takes a limited number of packets at a time, and --reorder releases as many as it holds",
+            "omit --reorder, or --link-loss and --loss-recovery",
+        )?;
     }
     refuse_too_much(&*program, &[(kind, cores)])?;
     let policy = match args.sequenced {
@@ -281,7 +290,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let progress = Progress::watch(args.json, &args.function, sample);
     let watch = (kind == EngineKind::Pipeline && cores > 1).then(|| stalled::Watch::begin(&control, options.cuts));
     let place = PanicPlace::watch();
-    let mut fragments = None;
+    let (mut fragments, mut totals) = (None, None);
     let outcome = if args.sequenced {
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control).map(Ended::unsaved).map_err(Failed::from)
@@ -297,8 +306,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
                 None => run(port),
             }
         };
+        let mut reordered = args.reorder.over(&mut capture);
+        totals = Some(reordered.totals());
         let mut watched;
-        let mut port: &mut (dyn Port + Send) = &mut capture;
+        let mut port: &mut (dyn Port + Send) = &mut reordered;
         if let Some(observers) = &observers {
             watched = port::Watched::new(port, observers.watch(None));
             port = &mut watched;
@@ -336,6 +347,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
         fragments: policy.zip(fragments),
         split: args.split.counted(park.as_ref()),
+        reordered: totals.and_then(|totals| args.reorder.counted(&totals)),
         bound,
         dropped: watched_drops.map(Watched::take),
         dropped_file: args.dropped.file(),

@@ -11,6 +11,7 @@ pub(crate) mod page;
 pub(crate) mod plot;
 pub(crate) mod ports;
 pub(crate) mod progress;
+pub(crate) mod reorder;
 pub(crate) mod split;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -7,7 +7,8 @@ use daemon::Latency;
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
 use l7::defrag::{Counts, Policy};
 use nf::{Cell, Description, Report};
-use packet::LinkType;
+use packet::{LinkType, Nanos};
+use port::ReorderCounts;
 use port_xdp::{Balance, InterfaceCounts};
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use super::dropped::{self, Dropped};
 use super::fragments::{json as fragments_json, not_listed, told};
 use super::number::{bytes, count, counted, percent, rate, span};
 use super::ports::Ports;
+use super::reorder;
 use super::split::{Counted as SplitCounts, json as split_json, text as split_text};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
@@ -54,6 +56,8 @@ pub(crate) struct Run<'a> {
     pub(crate) fragments: Option<(Policy, Counts)>,
     /// What became of payloads, if packets were split.
     pub(crate) split: Option<SplitCounts>,
+    /// How long packets were held, and their counts, if they were.
+    pub(crate) reordered: Option<(Nanos, ReorderCounts)>,
     /// The most memory that sessions may take, for a function over streams.
     pub(crate) bound: Option<Bound>,
     /// Sources of dropped packets, if requested; and the file of `--dropped`.
@@ -210,6 +214,9 @@ impl Run<'_> {
         if let Some(split) = &self.split {
             out += &split_text(split, style);
         }
+        for line in self.reordered.iter().flat_map(|(delay, counts)| reorder::told(*delay, counts)) {
+            out += &format!("  {line}\n");
+        }
         if let Some(live) = &self.live {
             out += &live.told(self.outcome, style);
         }
@@ -358,6 +365,7 @@ impl Run<'_> {
             "packets": packets(counters, self.description),
             "fragments": self.fragments.as_ref().map(|(policy, counts)| fragments_json(*policy, counts)),
             "split": self.split.as_ref().map(split_json),
+            "reordered": self.reordered.as_ref().map(|(delay, counts)| reorder::json(*delay, counts)),
             "flows": {
                 "opened": flows.opened, "closed": flows.closed, "expired": flows.expired, "evicted": flows.evicted,
                 "orphaned": flows.orphaned, "early_dropped": flows.early_dropped, "limited": flows.limited, "alive": flows_alive, "high_water": flows_high_water,

@@ -34,6 +34,7 @@ mod peak;
 mod pipeline;
 mod ports;
 mod profile;
+mod reorder;
 mod restart;
 mod rss;
 mod rules;

@@ -148,7 +148,8 @@ impl Capture {
         };
         let dropped = dropped.as_mut();
         let writer = writer.as_mut();
-        let output = Output { writer, dropped, by_ports: *by_ports, misplaced, latest, notes, counts };
+        let kept = KeptNotes::default();
+        let output = Output { writer, dropped, by_ports: *by_ports, misplaced, latest, notes, kept, counts };
         Stream { input, order, output: Box::new(output) }
     }
 }
@@ -252,7 +253,60 @@ struct Output<'a> {
     misplaced: &'a mut Misplaced,
     latest: Option<Latest>,
     notes: Notes,
+    /// Empty unless the order of packets was changed.
+    kept: KeptNotes,
     counts: TransmitCounts,
+}
+
+/// Notes up to the last packet that was written, where packets before that one are still to come: a wrapper of the port
+/// [changed](crate::Reordered) their order.
+#[derive(Default)]
+struct KeptNotes {
+    /// Notes about packets.
+    packets: VecDeque<Beside>,
+    /// Notes about places between packets.
+    places: VecDeque<Beside>,
+}
+
+impl KeptNotes {
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty() && self.places.is_empty()
+    }
+
+    /// Takes the notes up to the last packet of a batch by the capture's order.
+    fn take(&mut self, notes: &Notes, batch: &Batch) {
+        let reordered = &batch.origin().reordered;
+        let sent = batch.packets().iter().filter(|packet| packet.fate.is_sent());
+        let Some(last) = sent.map(|packet| reordered.in_capture(packet.seq)).max() else { return };
+        for note in due(notes, last.0) {
+            match note.what.is_of_packet() {
+                true => self.packets.push_back(note),
+                false => self.places.push_back(note),
+            }
+        }
+    }
+
+    /// Writes the notes about places before packet `seq` of the capture, and collects those about it.
+    #[cold]
+    fn write(&mut self, writer: &mut Writer, seq: u64) -> Result<Said, Error> {
+        write_notes(writer, &mut self.places, seq)?;
+        let first = self.packets.partition_point(|note| note.at < seq);
+        let mut said = Said::default();
+        for Beside { what, .. } in self.packets.range(first..).take_while(|note| note.at == seq) {
+            match what {
+                What::WireLen { given, reported } => said.wire_len = Some((*given, *reported)),
+                What::Options(options) => said.options.clone_from(options),
+                What::Section(_) | What::Block(..) | What::Statistics { .. } => {}
+            }
+        }
+        Ok(said)
+    }
+
+    /// Forgets the notes about packets before number `seq`: they were written, or are never sent.
+    fn forget(&mut self, seq: u64) {
+        let end = self.packets.partition_point(|note| note.at < seq);
+        self.packets.drain(..end);
+    }
 }
 
 /// Notes about one packet.
@@ -295,8 +349,17 @@ impl Transmit for Output<'_> {
         let mut run = Run::default();
         // Other cores may read meanwhile and must not wait for this write.
         let mut sent = batch.packets().iter().rev().filter(|packet| packet.fate.is_sent());
-        let mut notes = sent.next().map_or(VecDeque::new(), |last| due(&self.notes, last.seq.0));
+        let is_reordered = !origin.reordered.is_empty() || !self.kept.is_empty();
+        let mut notes = VecDeque::new();
+        if is_reordered {
+            self.kept.take(&self.notes, batch);
+        } else if let Some(last) = sent.next() {
+            notes = due(&self.notes, last.seq.0);
+        }
         let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
+        if is_reordered && !self.kept.is_empty() {
+            noted = 0;
+        }
         for (index, sent) in batch.packets().iter().enumerate() {
             let mut ports = sent.fate.ports();
             let Some(port) = ports.next() else { continue };
@@ -304,8 +367,13 @@ impl Transmit for Output<'_> {
             let mut options = Vec::new();
             let mut wire_len = sent.wire_len;
             if sent.seq.0 >= noted {
-                let said = write_notes(writer, &mut notes, sent.seq.0)?;
-                noted = notes.front().map_or(u64::MAX, |note| note.at);
+                let said = if is_reordered {
+                    self.kept.write(writer, origin.reordered.in_capture(sent.seq).0)?
+                } else {
+                    let said = write_notes(writer, &mut notes, sent.seq.0)?;
+                    noted = notes.front().map_or(u64::MAX, |note| note.at);
+                    said
+                };
                 options = said.options;
                 wire_len = match said.wire_len {
                     Some((given, reported)) if given == wire_len => reported,
@@ -335,6 +403,9 @@ impl Transmit for Output<'_> {
             }
         }
         self.counts.sent += run.write(writer, batch)?;
+        if is_reordered {
+            self.kept.forget(origin.reordered.held_from.map_or(u64::MAX, |seq| seq.0));
+        }
         Ok(())
     }
 
@@ -357,6 +428,7 @@ impl Transmit for Output<'_> {
         if let Some(interfaces) = self.latest.as_ref().and_then(Latest::get) {
             writer.describe(&interfaces);
         }
+        write_notes(writer, &mut self.kept.places, u64::MAX)?;
         write_notes(writer, &mut locked(&self.notes), u64::MAX)?;
         writer.finish()?;
         Ok(())

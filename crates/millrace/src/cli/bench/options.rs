@@ -164,7 +164,8 @@ fn wrong_span(text: &str) -> String {
     format!("`{text}` is not a trial time: write 50ms or 2s, at most 600s")
 }
 
-fn time(text: &str) -> Option<f64> {
+/// A time in nanoseconds.
+pub(in crate::cli) fn time(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("", 1.0)];
     let (number, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.trim_end().parse().ok()?;
