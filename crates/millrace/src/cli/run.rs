@@ -24,6 +24,7 @@ use super::flows::{self, Recorder};
 use super::link::LinkArgs;
 use super::memory::Bound;
 use super::observers::Observers;
+use super::offload::OffloadOptions;
 use super::pipeline_options::PipelineOptions;
 use super::restart::{Ended, RestartOptions};
 use super::sequence::Original;
@@ -60,6 +61,7 @@ use catalogue::{Catalogue, Program};
   millrace run identify --in a.pcap --engine pipeline --cores 4 --stages 2 --ways 3
   millrace run conntrack --sequenced --in seq.pcap --cores 7
   millrace run nat --config nat.toml --in a.pcap --defragment linux
+  millrace run firewall --in a.pcap --offload 4096 --offload-threshold 16
   millrace run firewall --config fw.toml --interface inside0 --interface outside0
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
@@ -130,6 +132,8 @@ pub(super) struct Args {
     pub(super) steering_options: SteeringOptions,
     #[command(flatten)]
     pub(super) pipeline_options: PipelineOptions,
+    #[command(flatten)]
+    pub(super) offload: OffloadOptions,
 }
 
 /// Number of flows that a program's tables have room for.
@@ -212,6 +216,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if !matches!(args.engine, Some(Wanted::Auto)) {
         args.steering_options.set(&[kind], cores, &mut options)?;
     }
+    options.offload = args.offload.offload(&*program, kind, &options.tables)?;
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }
