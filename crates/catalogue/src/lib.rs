@@ -26,7 +26,7 @@ use std::thread::Scope;
 
 use case::Fared;
 use engine::carrier::{Outer, Shape};
-use engine::{Control, EngineError, EngineKind, MemoryMax, Options, Outcome, SequencedTotal, Tables};
+use engine::{Control, EngineError, EngineKind, MemoryMax, Offload, Options, Outcome, SequencedTotal, Tables};
 use functions::{Catalogued, Visitor};
 use lab::conformance::{self, Plan, Verified};
 use lab::path::{Path, PathPlan};
@@ -231,6 +231,12 @@ pub trait Program: Send + Sync {
     /// # Errors
     /// Why it can't, as a sentence.
     fn takes_sequencer(&self, kind: EngineKind, options: &Options) -> Result<(), String>;
+
+    /// Checks that a card can take connections ahead of the function, under this engine and with these tables.
+    ///
+    /// # Errors
+    /// Why it can't, as a sentence.
+    fn takes_offload(&self, kind: EngineKind, tables: &Tables) -> Result<(), String>;
 
     /// The ports that the configuration names; see [`nf::NetworkFunction::ports`].
     fn ports(&self) -> Vec<u16>;
@@ -441,6 +447,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn takes_sequencer(&self, kind: EngineKind, options: &Options) -> Result<(), String> {
         engine::takes_sequencer(kind, &*self.0, options)
+    }
+
+    fn takes_offload(&self, kind: EngineKind, tables: &Tables) -> Result<(), String> {
+        Offload::accepts(kind, &*self.0, tables)
     }
 
     fn ports(&self) -> Vec<u16> {

@@ -89,6 +89,7 @@ mod counters;
 mod error;
 mod history;
 mod kind;
+mod offload;
 mod options;
 mod placement;
 mod run;
@@ -103,6 +104,7 @@ pub use history::log::{Block, Boundary, Event, Log, OwnedRecord, Record, Stretch
 pub use history::moves::{Elephant, Move, Moves, What};
 pub use history::{carrier, recovery};
 pub use kind::{EngineKind, Guarantee};
+pub use offload::{Offload, OffloadCounts};
 pub use options::{Cuts, EPOCH, Options};
 pub use placement::private::Private;
 pub use placement::replay_order::ReplayOrder;

@@ -3,6 +3,7 @@
 use nf::{NetworkFunction, Sharing, Sizing};
 
 use crate::history::link::Link;
+use crate::offload::Offload;
 use crate::placement::tables::Tables;
 use crate::steer::steering::BUCKETS;
 
@@ -39,6 +40,8 @@ pub struct Options {
     pub profile: bool,
     /// Where `pipeline` cuts a packet's path into stages.
     pub cuts: Cuts,
+    /// Which connections are taken by a card ahead of the function; `None` without a card.
+    pub offload: Option<Offload>,
     /// True if another configuration may [take over](crate::Running::reload) under which packet sets share state: `shared` and
     /// `transactional` then begin as if they did.
     pub may_share: bool,
@@ -110,6 +113,7 @@ impl Default for Options {
             link: None,
             profile: false,
             cuts: Cuts::default(),
+            offload: None,
             may_share: false,
         }
     }

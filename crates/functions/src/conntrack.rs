@@ -13,7 +13,7 @@ use nf::{
     ConfigKey, Context, Description, FlowList, IcmpErrors, NetworkFunction, Opened, PacketSet, Plain, Reason, Report,
     Sharing, Sizing, Step, Verdict, counted, grouped,
 };
-use packet::{FiveTuple, Headers, Nanos};
+use packet::{Decided, FiveTuple, Headers, Nanos, Taken};
 use serde::Deserialize;
 
 use crate::config::{Count, FlowCount};
@@ -177,6 +177,16 @@ impl NetworkFunction for Conntrack {
     /// Connections go on.
     fn succeed(self, _old: &Self) -> Result<Self, String> {
         Ok(self)
+    }
+
+    const DECIDES: bool = true;
+
+    fn decided(&self, flow: &Connection) -> Option<Decided> {
+        flow.decided(&self.rules)
+    }
+
+    fn taken(&self, flow: &mut Connection, taken: &Taken) {
+        flow.taken(taken, &self.rules);
     }
 
     fn packet_set(&self) -> PacketSet {

@@ -13,7 +13,7 @@ use nf::{
     Context, Description, FlowList, IcmpErrors, NetworkFunction, Opened, PacketSet, Plain, Reason, Reply, Report,
     Sharing, Sizing, Step, Verdict,
 };
-use packet::{Headers, Nanos};
+use packet::{Decided, Headers, Nanos, Taken};
 
 use self::config::KEYS;
 use crate::config::Prefix;
@@ -181,6 +181,16 @@ impl NetworkFunction for Firewall {
     /// Connections go on, also those that the new rules would not let anybody open.
     fn succeed(self, _old: &Self) -> Result<Self, String> {
         Ok(self)
+    }
+
+    const DECIDES: bool = true;
+
+    fn decided(&self, flow: &Connection) -> Option<Decided> {
+        flow.decided(&self.rules)
+    }
+
+    fn taken(&self, flow: &mut Connection, taken: &Taken) {
+        flow.taken(taken, &self.rules);
     }
 
     fn packet_set(&self) -> PacketSet {

@@ -15,7 +15,7 @@ use core::hint::cold_path;
 
 use memory::Memory;
 use nf::{Context, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, RecordReader, RecordWriter, family_of};
-use packet::{FiveTuple, Fragment, Headers, Host, Icmp, Nanos, Network, Transport, protocol};
+use packet::{Action, Decided, FiveTuple, Fragment, Headers, Host, Icmp, Nanos, Network, Taken, Transport, protocol};
 
 pub use rules::{Rules, TcpRules, Timeouts};
 use tcp::{Head, Segment, Tracker};
@@ -357,6 +357,27 @@ impl Connection {
     pub fn reopen(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Result<Outcome, Cause> {
         *self = Self::open(observation, rules, now)?;
         Ok(self.step(observation, rules, now))
+    }
+
+    /// What becomes of the connection's coming packets, if none of them can change more than [`taken`](Self::taken) brings back: those of
+    /// an open TCP connection within its windows, and those of a UDP stream. `None` for other connections.
+    #[must_use]
+    pub fn decided(&self, rules: &Rules) -> Option<Decided> {
+        let (idle, tcp) = match &self.tracked {
+            Tracked::Tcp(tracker) => {
+                (rules.tcp.idle[tcp::State::Established as usize], Some(tracker.windows(self.opener_first)?))
+            }
+            Tracked::Udp(Conversation { answered: true, assured: true, .. }) => ([rules.udp_stream; 2], None),
+            Tracked::Udp(_) | Tracked::Icmp(_) | Tracked::Other(_) => return None,
+        };
+        Some(Decided { actions: [Action::Across; 2], idle, bytes_max: u64::MAX, tcp })
+    }
+
+    /// Handles packets that were taken since the connection was [decided](Self::decided).
+    pub fn taken(&mut self, taken: &Taken, rules: &Rules) {
+        if let (Tracked::Tcp(tracker), Some(windows), 1..) = (&mut self.tracked, &taken.tcp, taken.count()) {
+            tracker.set_windows(windows, self.opener_first, &rules.tcp);
+        }
     }
 
     /// Returns the side that sent the packet.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use memory::{Local, LocalTx, Memory, Transactional};
-use packet::{FlowKey, Headers, Host, Nanos, Seq};
+use packet::{Decided, FlowKey, Headers, Host, Nanos, Seq, Taken};
 
 use crate::context::Context;
 use crate::counts::PacketCounts;
@@ -235,6 +235,20 @@ pub trait NetworkFunction:
     fn drops_fragments(&self) -> bool {
         self.packet_set().has_ports()
     }
+
+    /// True if [`decided`](Self::decided) tells of flows whose coming packets can be taken ahead of the function. Packet sets are then
+    /// symmetric five-tuples that share nothing.
+    const DECIDES: bool = false;
+
+    /// What becomes of the coming packets of a flow, if that is decided: a card, or an XDP program, may then take them. `None` if the
+    /// function has to see them. It must hold as long as the function sees no packet of the flow, and whatever becomes of other flows.
+    fn decided(&self, _flow: &Self::Flow) -> Option<Decided> {
+        None
+    }
+
+    /// Brings a flow to the state that it would have if the function had seen the packets that were taken ahead of it since it was
+    /// [decided](Self::decided). Its deadline is set by the engine.
+    fn taken(&self, _flow: &mut Self::Flow, _taken: &Taken) {}
 
     /// True if the function needs whole IP datagrams: commands then gather fragments in front of it, unless the user says otherwise.
     fn wants_whole_datagrams(&self) -> bool {

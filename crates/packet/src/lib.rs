@@ -26,6 +26,7 @@ mod crc32c;
 mod headers;
 mod key;
 mod link;
+mod offload;
 mod parse;
 mod reply;
 mod rewrite;
@@ -45,6 +46,7 @@ pub use key::{
     Key, NoKey, Words, hash_words,
 };
 pub use link::LinkType;
+pub use offload::{Action, Decided, LastSegment, Taken, TcpSide, TcpWindows};
 pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_whole};
 pub use reply::{ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, icmp_error, tcp_reset};
 pub use rewrite::{Macs, Rewrite};

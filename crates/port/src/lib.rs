@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod card;
 mod error;
 mod faulty;
 mod gathered;
@@ -40,6 +41,7 @@ mod replay;
 mod watched;
 
 pub use batch::{Batch, BatchMemory, Block, Fate, Frames, Packet};
+pub use card::{Card, CardLimits, CardRefusal, Plain, Returned, SimulatedCard};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use gathered::Gathered;

@@ -17,7 +17,7 @@ use core::ops::Deref;
 
 use flow::Hint;
 use nf::{Flow, KeyOf, NetworkFunction, Verdict};
-use packet::{Family, FlowKey, Key, Nanos, Seq};
+use packet::{Decided, Family, FlowKey, Key, Nanos, Seq, Taken};
 
 use crate::counters::FlowCounters;
 use crate::history::moves::Moves;
@@ -38,6 +38,7 @@ macro_rules! records_are_of_all {
         }
     };
 }
+pub(crate) use lifecycle::RECLAIM_PER_PACKET;
 pub(crate) use records_are_of_all;
 
 /// A packet's step: its metadata, its [`Ticket`] and its bytes, all by reference.
@@ -224,6 +225,28 @@ pub trait Placement<N: NetworkFunction>: Send {
     fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) -> bool {
         false
     }
+
+    /// What the function has decided about the coming packets of a flow that is alive at `now`, and the flow's deadline.
+    fn decided(&self, _nf: &N, _key: &KeyOf<N>, _hash: u64, _now: Nanos) -> Option<(Decided, Nanos)> {
+        None
+    }
+
+    /// Leaves a flow's deadline to a card: it doesn't expire here until it is [taken back](Self::take_back).
+    fn leave_to_card(&mut self, _key: &KeyOf<N>, _hash: u64) {}
+
+    /// Brings a flow up to date by what a card has taken of its packets. Returns false if there is no such flow.
+    fn take_back(&mut self, _nf: &N, _key: &KeyOf<N>, _hash: u64, _taken: &Taken) -> bool {
+        false
+    }
+
+    /// True if the table of IPv4 flows, and that of IPv6 flows, has room for more new flows than come in a burst, so that none is evicted or
+    /// refused.
+    fn has_room(&self) -> [bool; 2] {
+        [false; 2]
+    }
+
+    /// Does as many units of ageing by `now` as packets that a card has taken would have done. `last` is the last packet.
+    fn catch_up(&mut self, _nf: &N, _now: Nanos, _last: Seq, _units: usize) {}
 
     /// The flow counters of this core. Zero if the placement is shared by all cores.
     fn flow_counters(&self) -> FlowCounters;

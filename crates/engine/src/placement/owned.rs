@@ -3,11 +3,11 @@
 use flow::index::AnyIndex;
 use flow::{Ageing, Plan, Slot, Table};
 use nf::{Effects, Flow, KeyOf, NetworkFunction, Sizing};
-use packet::{Family, FlowKey, Host6, Key, Nanos};
+use packet::{Decided, Family, FlowKey, Host6, Key, Nanos, Taken};
 
 use crate::placement::lifecycle::{End, Ending, FlowStore, Ledger, Lifecycle, Opening, Runner};
 use crate::placement::tables::{Sources, Tables};
-use crate::placement::{FlowState, Lane, SavedFlow};
+use crate::placement::{BURST, FlowState, Lane, SavedFlow};
 
 /// The flow tables of a core, one for each address family, with the core's flow counters.
 pub(crate) struct OwnedTables<N: NetworkFunction> {
@@ -125,6 +125,50 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
 
     fn memory_bytes(&self) -> usize {
         self.table.memory_bytes() + size_of_val(&*self.origins)
+    }
+
+    /// What the function has decided about a flow that is alive at `now`, and the flow's deadline.
+    pub(crate) fn decided<N: NetworkFunction<Flow = V>>(
+        &self,
+        nf: &N,
+        key: &K,
+        hash: u64,
+        now: Nanos,
+    ) -> Option<(Decided, Nanos)> {
+        let slot = self.table.find(key, hash)?;
+        let deadline = self.table.deadline(slot);
+        // An unprotected flow may have to make room for another one.
+        if deadline <= now || !self.table.is_protected(slot) {
+            return None;
+        }
+        nf.decided(self.table.value(slot)).map(|decided| (decided, deadline))
+    }
+
+    /// Leaves the flow's deadline to a card.
+    pub(crate) fn leave_to_card(&mut self, key: &K, hash: u64) {
+        if let Some(slot) = self.table.find(key, hash) {
+            self.table.touch(slot, Nanos::NEVER);
+        }
+    }
+
+    /// Brings a flow up to date by what a card has taken of its packets. Returns false if there is no such flow.
+    pub(crate) fn take_back<N: NetworkFunction<Flow = V>>(
+        &mut self,
+        nf: &N,
+        key: &K,
+        hash: u64,
+        taken: &Taken,
+    ) -> bool {
+        let Some(slot) = self.table.find(key, hash) else { return false };
+        nf.taken(self.table.value_mut(slot), taken);
+        self.table.touch(slot, taken.deadline);
+        true
+    }
+
+    /// True if an eighth of the table is free, and more than a burst needs.
+    pub(crate) fn has_room(&self) -> bool {
+        let capacity = self.table.capacity();
+        capacity - self.table.len() >= (capacity / 8).max(2 * BURST)
     }
 
     /// Takes a flow out, to be put into another table. The flow doesn't end.

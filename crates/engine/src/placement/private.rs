@@ -8,7 +8,7 @@ use nf::{
     Context, Effects, Flow, Kept, KeyOf, Meta, NetworkFunction, Opened, PacketCounts, Sizing, Speed, Verdict,
     local_conclusion,
 };
-use packet::{Family, FlowKey, Key, Nanos, Seq};
+use packet::{Decided, Family, FlowKey, Key, Nanos, Seq, Taken};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
@@ -246,6 +246,37 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         let counts = N::READS_FRAMES.then_some(&*counts);
         Stepping { nf, flows: v4, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
             || Stepping { nf, flows: v6, ledger, shared, counts }.lifecycle().reclaim(now, last, AGE_UNITS)
+    }
+
+    fn decided(&self, nf: &N, key: &KeyOf<N>, hash: u64, now: Nanos) -> Option<(Decided, Nanos)> {
+        match key.family() {
+            Family::V4(key) => self.tables.v4.decided(nf, &key, hash, now),
+            Family::V6(key) => self.tables.v6.decided(nf, &key, hash, now),
+        }
+    }
+
+    fn leave_to_card(&mut self, key: &KeyOf<N>, hash: u64) {
+        match key.family() {
+            Family::V4(key) => self.tables.v4.leave_to_card(&key, hash),
+            Family::V6(key) => self.tables.v6.leave_to_card(&key, hash),
+        }
+    }
+
+    fn take_back(&mut self, nf: &N, key: &KeyOf<N>, hash: u64, taken: &Taken) -> bool {
+        match key.family() {
+            Family::V4(key) => self.tables.v4.take_back(nf, &key, hash, taken),
+            Family::V6(key) => self.tables.v6.take_back(nf, &key, hash, taken),
+        }
+    }
+
+    fn has_room(&self) -> [bool; 2] {
+        [self.tables.v4.has_room(), self.tables.v6.has_room()]
+    }
+
+    fn catch_up(&mut self, nf: &N, now: Nanos, last: Seq, units: usize) {
+        let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
+        Stepping { nf, flows: v4, ledger, shared, counts: None }.lifecycle().reclaim(now, last, units);
+        Stepping { nf, flows: v6, ledger, shared, counts: None }.lifecycle().reclaim(now, last, units);
     }
 
     fn saved(&self, nf: &N, now: Nanos) -> Vec<SavedFlow<N>> {

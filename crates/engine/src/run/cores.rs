@@ -139,6 +139,7 @@ fn serve<N: NetworkFunction>(
             feed.close();
         }
         if mail.has_come(core) && !panicked {
+            worker.recall();
             mail.read(core, worker);
         }
         match feed.receive(&mut batch) {
@@ -193,6 +194,9 @@ fn serve<N: NetworkFunction>(
         published.publish(worker.tally());
     }
     batch.clear();
+    if !panicked {
+        worker.recall();
+    }
     run.last = run.last.max(feed.aged().unwrap_or_default());
     if !run.paused {
         let finished = feed.finish(worker, &mut batch);

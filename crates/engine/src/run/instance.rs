@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, PacketCounts, Report, Sizing, local_report};
 use packet::Nanos;
+use port::SimulatedCard;
 
 use crate::counters::{Counters, FlowCounters};
 use crate::kind::EngineKind;
+use crate::offload::{Offload, OffloadCounts};
 use crate::options::{Cuts, Options};
 use crate::placement::private::Private;
 use crate::placement::replay_order::ReplayOrder;
@@ -184,6 +186,25 @@ pub trait Inspect<N: NetworkFunction> {
         let mut total = Transactions::default();
         self.transactions_by_core()?.iter().for_each(|core| total.add(core));
         Some(total)
+    }
+}
+
+impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
+    /// Puts a simulated card ahead of each core: its part of one card.
+    pub(super) fn put_behind_cards(&mut self, offload: Offload, seed: u64) {
+        let limits = offload.part(self.workers.len());
+        for (core, worker) in self.workers.iter_mut().enumerate() {
+            let card = SimulatedCard::new(limits, seed.wrapping_add(core as u64));
+            worker.put_behind(Box::new(card), offload, limits.entries);
+        }
+    }
+
+    /// What the cards of all cores have taken, if there are any.
+    pub(super) fn offload_counts(&self) -> Option<OffloadCounts> {
+        let mut by_core = self.workers.iter().filter_map(Worker::offload_counts);
+        let mut all = by_core.next()?;
+        by_core.for_each(|counts| all.add(&counts));
+        Some(all)
     }
 }
 

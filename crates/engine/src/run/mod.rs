@@ -47,6 +47,7 @@ use crate::error::{EngineError, Failure};
 use crate::history::link::LinkEnd;
 use crate::history::recovery::Tally;
 use crate::kind::EngineKind;
+use crate::offload::{Offload, OffloadCounts};
 use crate::options::{Cuts, Options};
 use crate::placement::transacted::Transactions;
 use crate::placement::{Placement, SavedFlow};
@@ -81,6 +82,8 @@ pub struct Outcome {
     pub cores_in_use: Option<[usize; 3]>,
     /// Losses on the link and their recovery, if the run had a link.
     pub recovery: Option<Recovery>,
+    /// What a card has taken ahead of the function, if there was one.
+    pub offload: Option<OffloadCounts>,
     /// The transactions, if packet sets share state by them.
     pub transactions: Option<Transactions>,
     /// True if the run was told to stop before its input ended.
@@ -146,6 +149,9 @@ fn run_with_mail<N: Function>(
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&nf.description(), cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    if options.offload.is_some() {
+        Offload::accepts(kind, &*nf, &options.tables).map_err(EngineError::Refused)?;
+    }
     if kind == EngineKind::Pipeline {
         options.cuts.accepts(cores).map_err(EngineError::Refused)?;
     }
@@ -214,6 +220,9 @@ where
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
     instance.workers.iter_mut().for_each(|worker| worker.face(sides));
+    if let Some(offload) = options.offload {
+        instance.put_behind_cards(offload, options.seed);
+    }
     let mut source = match opened {
         Opened::Stream(stream) if cores == 1 => Source::Queues(vec![OwnQueue::new(Box::new(stream))]),
         Opened::Stream(mut stream) => {
@@ -311,6 +320,7 @@ where
         elephants: instance.dispatcher.elephants(),
         cores_in_use: instance.dispatcher.cores_in_use(),
         recovery: end.recovery,
+        offload: instance.offload_counts(),
         transactions: instance.transactions(),
         by_core: instance.workers.iter().map(Worker::counters).collect(),
         counters,

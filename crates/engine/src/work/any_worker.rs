@@ -57,6 +57,9 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// Numbers of this core's transactions that have committed, and of attempts that were aborted; `None` without transactions.
     fn commits_and_aborts(&self) -> Option<(u64, u64)>;
 
+    /// See [`Worker::recall`].
+    fn recall(&mut self);
+
     /// See [`Worker::face`].
     fn face(&mut self, sides: Sides);
 
@@ -127,6 +130,10 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn commits_and_aborts(&self) -> Option<(u64, u64)> {
         self.place().commits_and_aborts()
+    }
+
+    fn recall(&mut self) {
+        Self::recall(self);
     }
 
     fn face(&mut self, sides: Sides) {

@@ -5,6 +5,7 @@
 //! placement's type.
 
 pub(crate) mod any_worker;
+mod behind_card;
 pub(crate) mod emit;
 mod intake;
 mod replay;

@@ -13,6 +13,7 @@ use crate::error::FailedPacket;
 use crate::history::log::Log;
 use crate::history::moves::Moves;
 use crate::placement::{BURST, Placement};
+use crate::work::behind_card::BehindCard;
 use crate::work::emit::Emitter;
 use crate::work::intake::{Intake, Lanes};
 use crate::work::replay::Deferred;
@@ -31,6 +32,8 @@ pub struct Worker<N: NetworkFunction, P> {
     pub(super) emitter: Emitter,
     pub(super) lanes: Box<Lanes<N::Meta>>,
     pub(super) deferred: Deferred,
+    /// The card ahead, if there is one.
+    pub(super) behind_card: Option<Box<BehindCard>>,
     /// The next packet whose history record is read.
     next: Seq,
     /// The packet that the function is processing; a panic report names it.
@@ -50,6 +53,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             emitter: Emitter::new::<N>(),
             lanes: Box::new(Lanes::new()),
             deferred: Deferred::new(),
+            behind_card: None,
             next: Seq(0),
             position: Seq(0),
         }
@@ -57,12 +61,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     /// Gives all workers of an engine the function `nf`, which succeeds `old`.
     pub(crate) fn succeed(workers: Vec<Self>, nf: &Arc<N>, old: &N) -> Vec<Self> {
-        let part = |Self { place, fits_l2, seed, emitter, lanes, deferred, next, position, .. }: Self| {
-            (place, (fits_l2, seed, emitter, lanes, deferred, next, position))
+        let part = |Self { place, fits_l2, seed, emitter, lanes, deferred, behind_card, next, position, .. }: Self| {
+            (place, (fits_l2, seed, emitter, lanes, deferred, behind_card, next, position))
         };
         let (places, parts): (Vec<P>, Vec<_>) = workers.into_iter().map(part).unzip();
         let by_ports = nf.drops_fragments();
-        let whole = |(place, (fits_l2, seed, emitter, lanes, deferred, next, position))| Self {
+        let whole = |(place, (fits_l2, seed, emitter, lanes, deferred, behind_card, next, position))| Self {
             nf: Arc::clone(nf),
             by_ports,
             place,
@@ -71,6 +75,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             emitter,
             lanes,
             deferred,
+            behind_card,
             next,
             position,
         };
@@ -105,6 +110,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Ends flows whose deadline has passed by `now`, the port's time: a bounded number for each call. Returns true if there are more.
     /// `last` is the last packet so far. Replicas must get the same calls behind the same packet.
     pub fn age(&mut self, now: Nanos, last: Seq) -> bool {
+        if self.behind_card.is_some() {
+            self.recall_ended(now);
+        }
         self.place.age(&self.nf, now, last)
     }
 
@@ -129,6 +137,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn decide(&mut self, batch: &mut Batch) {
+        if let Some(behind) = self.behind_card.take() {
+            return self.decide_behind(behind, batch);
+        }
         let mut begin = 0;
         batch.prefetch(0..BURST);
         while begin < batch.len() {

@@ -10,7 +10,7 @@ mod state;
 use core::hint::{cold_path, select_unpredictable};
 use core::mem::replace;
 
-use packet::Nanos;
+use packet::{Nanos, TcpSide, TcpWindows};
 pub(super) use segment::Head;
 pub use segment::{Event, Segment};
 pub use state::State;
@@ -42,6 +42,21 @@ struct Window {
     /// The highest acknowledgement number that the side has sent.
     max_ack: u32,
     marks: Marks,
+}
+
+impl Window {
+    const fn side(&self) -> TcpSide {
+        let Self { end, max_end, max_win, max_ack, marks } = *self;
+        let unacknowledged = marks.has(Marks::UNACKNOWLEDGED);
+        TcpSide { end, max_end, max_win, max_ack, scale: marks.scale, unacknowledged }
+    }
+
+    const fn set_side(&mut self, side: &TcpSide) {
+        let TcpSide { end, max_end, max_win, max_ack, unacknowledged, .. } = *side;
+        (self.end, self.max_end, self.max_win, self.max_ack) = (end, max_end, max_win, max_ack);
+        let flag = if unacknowledged { Marks::UNACKNOWLEDGED } else { 0 };
+        self.marks.flags = self.marks.flags & !Marks::UNACKNOWLEDGED | flag;
+    }
 }
 
 /// Window scale and flags of a side.
@@ -215,6 +230,28 @@ impl Tracker {
         self.status = status | if idle > rules.idle_unacknowledged { LONG } else { 0 };
         self.mark_open();
         Some(idle)
+    }
+
+    /// What segments of an open connection are checked against, if [`flow`](Self::flow) would handle them; `None` in other states.
+    pub(super) const fn windows(&self, opener_first: bool) -> Option<TcpWindows> {
+        if self.status & OPEN == 0 {
+            return None;
+        }
+        let [one, other] = [self.windows[0].side(), self.windows[1].side()];
+        let sides = if opener_first { [one, other] } else { [other, one] };
+        Some(TcpWindows { sides, last: self.last.head.told() })
+    }
+
+    /// Takes over the windows after segments that [`TcpWindows::take`] has taken, as [`flow`](Self::flow) would have.
+    pub(super) fn set_windows(&mut self, windows: &TcpWindows, opener_first: bool, rules: &TcpRules) {
+        let TcpWindows { sides: [first, second], last } = windows;
+        let [one, other] = if opener_first { [first, second] } else { [second, first] };
+        self.windows[0].set_side(one);
+        self.windows[1].set_side(other);
+        self.last.head = Head::of_ack(last);
+        self.retransmissions = 0;
+        let flags = self.windows[0].marks.flags | self.windows[1].marks.flags;
+        self.status = OPEN | ASSURED | SEEN_REPLY | rules.long_if_open & !flags;
     }
 
     /// The connection's state.

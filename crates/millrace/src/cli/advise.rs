@@ -20,6 +20,7 @@ use super::bench::{from_elsewhere, timed_so_far};
 use super::captures::Captures;
 use super::engines;
 use super::failure::Failed;
+use super::offload::{CardOptions, Gains};
 use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
 use super::trial::{self, Trials, rate};
@@ -51,6 +52,7 @@ mod pipeline;
   millrace advise nat --in a.pcap --dispatch 104ns --cores 16
   millrace advise conntrack --in a.pcap --link 100Gbit --cores 16
   millrace advise identify --in a.pcap --cores 4
+  millrace advise firewall --in a.pcap --offload 4096 --card-insertions 100k
   millrace advise ddos --synth single-flow --cores 8 --json")]
 pub(super) struct Args {
     /// Name of the function (`millrace functions` lists them)
@@ -93,6 +95,8 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     table_options: TableOptions,
+    #[command(flatten)]
+    card: CardOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -100,6 +104,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let description = program.description();
     let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
+    args.card.refuse(&*program, &options.tables)?;
     // Costs are measured with one core, with one of eight replicas, and with two cores that share.
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
     signals::exit_on_interrupt("nothing was timed");
@@ -124,8 +129,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let (cores, rounds, round_packets) = (args.cores, usize::from(args.rounds), args.round_packets);
     let plan = pipeline::Plan { cores, rounds, round_packets, options };
     let pipelines = Pipelines::measure(&*program, &traffic.trace, &plan, args.json)?;
+    let gains = args.card.gains(&*program, &traffic.trace, &options, advice.model.t)?;
     let (here, pipelines) = (here.as_ref(), pipelines.as_ref());
-    let answer = Answer { advice: &advice, here, pipelines, cores, given: args.dispatch.is_some() };
+    let answer =
+        Answer { advice: &advice, here, pipelines, gains: gains.as_ref(), cores, given: args.dispatch.is_some() };
     if args.json {
         print_json(&json(&description, &traffic.name, &answer))
     } else {
@@ -138,6 +145,8 @@ struct Answer<'a> {
     advice: &'a Advice,
     here: Option<&'a Trials>,
     pipelines: Option<&'a Pipelines>,
+    /// With `--offload`.
+    gains: Option<&'a Gains>,
     /// Value of `--cores`.
     cores: usize,
     /// True with `--dispatch`.
@@ -250,7 +259,7 @@ fn asked(
 }
 
 fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
-    let Answer { advice, here, pipelines, cores, given } = *answer;
+    let Answer { advice, here, pipelines, gains, cores, given } = *answer;
     let style = Style::stdout();
     let packets = counted(advice.packets as u64, "packet", "packets");
     let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
@@ -297,6 +306,9 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     );
     if let Some(pipelines) = pipelines {
         out += &format!("\n{}", pipelines.text(here, style));
+    }
+    if let Some(gains) = gains {
+        out += &format!("\n{}", gains.text(style));
     }
     out
 }
@@ -519,7 +531,7 @@ fn turns(advice: &Advice) -> Vec<String> {
 }
 
 fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
-    let Answer { advice, here, pipelines, .. } = *answer;
+    let Answer { advice, here, pipelines, gains, .. } = *answer;
     let forecast = |one: &Forecast| {
         json!({
             "engine": one.engine.name(), "cores": one.cores, "mpps": one.mpps, "mpps_range": one.mpps_range,
@@ -545,6 +557,7 @@ fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
             "alone": alone_ns, "transfer": transfer_ns, "turn": turn_ns, "basis": "measured on two cores",
         })),
         "pipeline": pipelines.map(Pipelines::json),
+        "offload": gains.map(Gains::json),
         "link": advice.wire.map(|wire| json!({ "bits_per_s": wire.bits_per_s, "mean_packet_bytes": advice.mean_bytes })),
     })
 }

@@ -319,6 +319,11 @@ impl Monitor {
 pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Failed> {
     let live = &args.source.live;
     refuse_captures(args)?;
+    if args.offload.is_given() {
+        return Err(Failed::usage(
+            "--offload has a simulated card, which is for captures; leave it out with --interface",
+        ));
+    }
     args.dropped.refuse_name()?;
     refuse_same_files(args)?;
     if live.observe && args.service.on_panic == OnPanic::Open {

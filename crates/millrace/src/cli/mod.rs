@@ -31,6 +31,7 @@ mod man;
 pub(crate) mod memory;
 mod new;
 mod observers;
+pub(crate) mod offload;
 mod pipeline_options;
 mod profile;
 mod reorder;

@@ -25,6 +25,7 @@ use super::flows::{self, Recorder};
 use super::link::LinkArgs;
 use super::memory::Bound;
 use super::observers::Observers;
+use super::offload::OffloadOptions;
 use super::pipeline_options::PipelineOptions;
 use super::reorder::ReorderOption;
 use super::restart::{Ended, RestartOptions};
@@ -65,6 +66,7 @@ use catalogue::{Catalogue, Program};
   millrace run nat --config nat.toml --in a.pcap --defragment linux
   millrace run nat --config nat.toml --in a.pcap --split 128 --store udp://127.0.0.1:7000-7003
   millrace run conntrack --in a.pcap --reorder 100us
+  millrace run firewall --in a.pcap --offload 4096 --offload-threshold 16
   millrace run firewall --config fw.toml --interface inside0 --interface outside0
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
@@ -139,6 +141,8 @@ pub(super) struct Args {
     pub(super) steering_options: SteeringOptions,
     #[command(flatten)]
     pub(super) pipeline_options: PipelineOptions,
+    #[command(flatten)]
+    pub(super) offload: OffloadOptions,
 }
 
 /// Number of flows that a program's tables have room for.
@@ -222,6 +226,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if !matches!(args.engine, Some(Wanted::Auto)) {
         args.steering_options.set(&[kind], cores, &mut options)?;
     }
+    options.offload = args.offload.offload(&*program, kind, &options.tables)?;
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
         args.reorder.refuse(

@@ -21,6 +21,7 @@ use super::split::{Counted as SplitCounts, json as split_json, text as split_tex
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 use crate::cli::memory::Bound;
+use crate::cli::offload;
 
 /// Notes on the capture's clock.
 pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
@@ -224,6 +225,7 @@ impl Run<'_> {
             out += &latency(times);
         }
         out += &self.flows(style);
+        out += &offload::text(self.outcome, style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
             let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
@@ -387,6 +389,7 @@ impl Run<'_> {
                 "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
                 "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,
             })),
+            "offload": offload::json(self.outcome),
             "transactions": transactions.as_ref().map(|Transactions { committed, aborted, ran_alone, .. }| json!({
                 "committed": committed, "aborted": aborted, "ran_alone": ran_alone,
             })),

@@ -1,7 +1,7 @@
 //! The metadata of a TCP segment.
 
 use nf::{RecordReader, RecordWriter};
-use packet::{Tcp, TcpFlags};
+use packet::{LastSegment, Tcp, TcpFlags};
 
 use super::{Marks, after};
 
@@ -46,6 +46,19 @@ impl Head {
         let window = self.window as u64 ^ other.window as u64;
         let side = (self.bits as u64 ^ other.bits as u64) & FROM_FIRST as u64;
         numbers | window | side == 0
+    }
+
+    /// The fields by which a repetition is told.
+    pub(super) const fn told(&self) -> LastSegment {
+        let Self { seq, end, ack, window, bits, .. } = *self;
+        LastSegment { seq, end, ack, window, from_first: bits & FROM_FIRST != 0 }
+    }
+
+    /// The value of a segment with ACK alone and no options of a SYN.
+    pub(super) const fn of_ack(segment: &LastSegment) -> Self {
+        let LastSegment { seq, end, ack, window, from_first } = *segment;
+        let bits = HAS_ACK | if from_first { FROM_FIRST } else { 0 };
+        Self { seq, end, ack, window, bits, event: Event::Ack }
     }
 
     /// The value as words.
