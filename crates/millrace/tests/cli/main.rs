@@ -27,6 +27,7 @@ mod loads;
 mod memory;
 mod mtu;
 mod new;
+mod offload;
 mod output;
 mod part;
 #[cfg(target_os = "linux")]
