@@ -8,6 +8,7 @@ mod handle;
 pub(crate) mod instance;
 mod mail;
 mod memory;
+mod offload;
 mod pipeline;
 mod quiet;
 mod replica;

@@ -8,5 +8,6 @@ pub(crate) mod any_worker;
 mod behind_card;
 pub(crate) mod emit;
 mod intake;
+mod offloaded;
 mod replay;
 pub(crate) mod worker;
