@@ -193,7 +193,7 @@ fn hosts_talk_through_it() {
                 to.recv(&mut bytes).unwrap();
                 came[usize::from(bytes[1] % 2)].push(bytes);
             }
-            let expected = |flow| (0..4).map(|at| [round, 2 * at + flow]).collect::<Vec<_>>();
+            let expected = |flow: u8| (0..4_u8).map(|at| [round, 2 * at + flow]).collect::<Vec<_>>();
             assert_eq!(came, [expected(0), expected(1)], "{engine}");
         }
         let summary = run.stop();
