@@ -152,7 +152,10 @@ fn it_is_told_and_refused() {
         ("run conntrack --in demo.pcap.zst --reorder 100", "write 100us or 1.5ms"),
         ("run conntrack --in demo.pcap.zst --reorder 2s", "is not a time from 0 to 1s"),
         ("run conntrack --in demo.pcap.zst --cores 2 --sequenced --reorder 1ms", "cannot be used with"),
-        ("run conntrack --in demo.pcap.zst --engine scr --cores 2 --link-loss 1% --reorder 1ms", "omit --reorder"),
+        (
+            "run conntrack --in demo.pcap.zst --engine scr --cores 2 --link-loss 1% --loss-recovery on --reorder 1ms",
+            "omit --reorder",
+        ),
         (
             "run conntrack --interface nowhere0 --engine scr --cores 2 --sequencer xdp --reorder 1ms",
             "leave --reorder out",
