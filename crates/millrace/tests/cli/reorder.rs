@@ -152,7 +152,10 @@ fn it_is_told_and_refused() {
         ("run conntrack --in demo.pcap.zst --reorder 100", "write 100us or 1.5ms"),
         ("run conntrack --in demo.pcap.zst --reorder 2s", "is not a time from 0 to 1s"),
         ("run conntrack --in demo.pcap.zst --cores 2 --sequenced --reorder 1ms", "cannot be used with"),
-        ("run conntrack --in demo.pcap.zst --engine scr --cores 2 --link-loss 1% --reorder 1ms", "omit --reorder"),
+        (
+            "run conntrack --in demo.pcap.zst --engine scr --cores 2 --link-loss 1% --loss-recovery on --reorder 1ms",
+            "omit --reorder",
+        ),
         (
             "run conntrack --interface nowhere0 --engine scr --cores 2 --sequencer xdp --reorder 1ms",
             "leave --reorder out",
@@ -193,7 +196,7 @@ fn hosts_talk_through_it() {
                 to.recv(&mut bytes).unwrap();
                 came[usize::from(bytes[1] % 2)].push(bytes);
             }
-            let expected = |flow| (0..4).map(|at| [round, 2 * at + flow]).collect::<Vec<_>>();
+            let expected = |flow: u8| (0..4_u8).map(|at| [round, 2 * at + flow]).collect::<Vec<_>>();
             assert_eq!(came, [expected(0), expected(1)], "{engine}");
         }
         let summary = run.stop();
