@@ -1,5 +1,6 @@
 //! Offload, held to the same function without it: packet by packet the same fate, in the end the same counters and flows, whatever comes
 //! back from the card and when.
+#![allow(clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -346,7 +347,6 @@ fn a_function_behind_a_card_does_what_it_does_without() {
         };
         all.add(&counts);
     }
-    println!("{all:?}");
     let OffloadCounts {
         packets,
         undecided,
@@ -366,7 +366,7 @@ fn a_function_behind_a_card_does_what_it_does_without() {
 #[test]
 fn captures_behind_a_card() {
     let Some(folder) = captures::shared() else {
-        println!("SKIPPED (no ../shared/traces)");
+        eprintln!("SKIPPED (no ../shared/traces): captures behind a card");
         return;
     };
     let offload =
@@ -382,6 +382,5 @@ fn captures_behind_a_card() {
         }
         all.add(&compare::<Conntrack>("", 2, &parts, offload, &what));
     }
-    println!("{all:?}");
     assert!(all.packets > 1_000, "hardly anything was taken: {all:?}");
 }
