@@ -94,7 +94,7 @@ struct Cli {
 enum Task {
     Demo(demo::Args),
     Functions(functions::Args),
-    Run(run::Args),
+    Run(Box<run::Args>),
     Ctl(ctl::Args),
     Top(top::Args),
     Explain(explain::Args),

@@ -79,7 +79,7 @@ impl SimulatedCard {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        if self.random % u64::from(self.limits.evict_one_in) == 0 {
+        if self.random.is_multiple_of(u64::from(self.limits.evict_one_in)) {
             let at = (self.random >> 32) as usize % self.entries.len();
             self.faulted.extend(self.entries[at].map(|entry| entry.flow));
         }
