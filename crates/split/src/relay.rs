@@ -79,7 +79,8 @@ fn move_on(batch: &mut Batch, park: &mut Park, scratch: &mut Vec<u8>, relayed: &
     batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(packet.interface ^ 1));
     for index in 0..batch.len() {
         if !is_wire(batch.packets()[index].interface) {
-            join(park, batch, index, scratch);
+            // What is lost is in the park's counts.
+            let _ = join(park, batch, index, scratch);
         }
     }
     split(park, batch, is_wire, scratch);

@@ -78,15 +78,13 @@ impl<P: Port> Port for Splitting<P> {
             Opened::Stream(Stream { input, output, order }) => {
                 let restores = order == Order::All;
                 Opened::Stream(Stream {
-                    input: Box::new(Half { inner: input, park: park.clone(), restores, scratch: Vec::new() }),
-                    output: Box::new(Half { inner: output, park: park.clone(), restores, scratch: Vec::new() }),
+                    input: Box::new(Half::new(input, park, restores)),
+                    output: Box::new(Half::new(output, park, restores)),
                     order: Order::All,
                 })
             }
             Opened::Queues(queues) => {
-                let half = |inner| {
-                    Box::new(Half { inner, park: park.clone(), restores: true, scratch: Vec::new() }) as Box<dyn Queue>
-                };
+                let half = |inner| Box::new(Half::new(inner, park, true)) as Box<dyn Queue>;
                 Opened::Queues(queues.into_iter().map(half).collect())
             }
             Opened::Sequenced(_) => {
@@ -106,7 +104,15 @@ struct Half<Q> {
     park: Shared,
     /// Whether dropped packets are joined: somebody further on looks at them.
     restores: bool,
+    /// Packets that were to be sent and have lost their payload.
+    lost: u64,
     scratch: Vec<u8>,
+}
+
+impl<Q> Half<Q> {
+    fn new(inner: Q, park: &Shared, restores: bool) -> Self {
+        Self { inner, park: park.clone(), restores, lost: 0, scratch: Vec::new() }
+    }
 }
 
 impl<Q: Receive> Receive for Half<Q> {
@@ -136,7 +142,7 @@ impl<Q: Transmit> Transmit for Half<Q> {
         for index in 0..batch.len() {
             let packet = batch.packets()[index];
             match comes_back(packet.fate) {
-                true => join(&mut park, batch, index, &mut self.scratch),
+                true => self.lost += join(&mut park, batch, index, &mut self.scratch),
                 false => park.release(batch.bytes(index)),
             }
         }
@@ -144,11 +150,21 @@ impl<Q: Transmit> Transmit for Half<Q> {
         self.inner.transmit(batch)
     }
 
-    port::forward_sending!(inner);
+    fn flush(&mut self) -> Result<(), PortError> {
+        self.inner.flush()
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.inner.finish()
+    }
+
+    fn sent(&self) -> Option<TransmitCounts> {
+        self.inner.sent().map(|counts| TransmitCounts { lost: counts.lost + self.lost, ..counts })
+    }
 }
 
-/// Joins a packet of a burst. One whose payload is lost is not sent.
-pub(crate) fn join(park: &mut Park, batch: &mut Batch, index: usize, whole: &mut Vec<u8>) {
+/// Joins a packet of a burst. One whose payload is lost is not sent; returns how often it was to be.
+pub(crate) fn join(park: &mut Park, batch: &mut Batch, index: usize, whole: &mut Vec<u8>) -> u64 {
     let packet = batch.packets()[index];
     match park.join(packet.link, batch.bytes(index), whole) {
         Joined::Plain => {}
@@ -158,10 +174,11 @@ pub(crate) fn join(park: &mut Park, batch: &mut Batch, index: usize, whole: &mut
             batch.packets_mut()[index].wire_len = wire_len;
         }
         Joined::Gone => {
-            let packet = &mut batch.packets_mut()[index];
-            packet.fate = Fate::Pending;
+            batch.packets_mut()[index].fate = Fate::Pending;
+            return packet.fate.ports().count() as u64;
         }
     }
+    0
 }
 
 /// A port whose packets are headers that a split elsewhere has cut: the function sees the length of the whole packet. What it drops goes
@@ -183,13 +200,13 @@ impl<P: Port> Port for Headed<P> {
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         Ok(match self.inner.open(cores)? {
             Opened::Stream(Stream { input, output, .. }) => Opened::Stream(Stream {
-                input: Box::new(HeadedHalf { inner: input }),
-                output: Box::new(HeadedHalf { inner: output }),
+                input: Box::new(HeadedHalf { inner: input, released: 0 }),
+                output: Box::new(HeadedHalf { inner: output, released: 0 }),
                 // Dropped packets go back, too.
                 order: Order::All,
             }),
             Opened::Queues(queues) => {
-                let half = |inner| Box::new(HeadedHalf { inner }) as Box<dyn Queue>;
+                let half = |inner| Box::new(HeadedHalf { inner, released: 0 }) as Box<dyn Queue>;
                 Opened::Queues(queues.into_iter().map(half).collect())
             }
             Opened::Sequenced(_) => {
@@ -207,6 +224,8 @@ impl<P: Port> Port for Headed<P> {
 /// A queue, or one half of a stream, whose packets are headers.
 struct HeadedHalf<Q> {
     inner: Q,
+    /// Frames sent in place of dropped packets.
+    released: u64,
 }
 
 impl<Q: Receive> Receive for HeadedHalf<Q> {
@@ -258,6 +277,7 @@ impl<Q: Transmit> Transmit for HeadedHalf<Q> {
                     let packet = &mut batch.packets_mut()[index];
                     packet.len = len as u32;
                     packet.fate = Fate::Transmit(packet.interface);
+                    self.released += 1;
                 }
             }
         }
@@ -272,7 +292,10 @@ impl<Q: Transmit> Transmit for HeadedHalf<Q> {
         self.inner.finish()
     }
 
+    /// Without the frames in place of dropped packets.
     fn sent(&self) -> Option<TransmitCounts> {
-        self.inner.sent()
+        let TransmitCounts { sent, lost } = self.inner.sent()?;
+        let unsent = self.released.saturating_sub(sent);
+        Some(TransmitCounts { sent: sent.saturating_sub(self.released), lost: lost.saturating_sub(unsent) })
     }
 }

@@ -1,7 +1,7 @@
 //! Payload splitting: `run --split`, and `split` and `store` between machines.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -118,8 +118,10 @@ impl Started {
         let id = self.0.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("there is kill").success());
         let mut out = String::new();
-        std::io::Read::read_to_string(self.0.stdout.as_mut().expect("it is piped"), &mut out).expect("it is text");
-        assert!(self.0.wait().expect("it is ours").success(), "{out}");
+        self.0.stdout.as_mut().expect("it is piped").read_to_string(&mut out).expect("it is text");
+        let mut said = String::new();
+        self.0.stderr.as_mut().expect("it is piped").read_to_string(&mut said).expect("it is text");
+        assert!(self.0.wait().expect("it is ours").success(), "{out}{said}");
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 }
