@@ -36,6 +36,12 @@ fn a_function_that_sees_headers_sends_the_same() {
             assert_eq!((&split["parked"], &split["evicted"]), (&Value::from(0), &Value::from(0)), "{line}: {split}");
         }
     }
+    // With fewer slots than packets on their way, payloads are given up, and that is accounted for.
+    let summary = folder.json("run conntrack --in demo.pcap.zst --out few.pcap --split 128 --slots 4 --json");
+    let number = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).expect("a number");
+    assert!(number("/split/late") > 100 && summary["split"]["balances"] == true, "{summary}");
+    assert_eq!(number("/sent/sent") + number("/sent/lost"), number("/packets/forwarded"), "{summary}");
+    assert!(number("/sent/lost") > 0, "{summary}");
     // What is dropped is recorded whole.
     let line = "run policer --config policer.toml --in demo.pcap.zst";
     folder.stdout(&format!("{line} --dropped alone.pcapng"));
