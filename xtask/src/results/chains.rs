@@ -146,7 +146,7 @@ fn plan(quick: bool, folder: &Path) -> Vec<Run> {
             let names = FUNCTIONS[..count].join(",");
             let size = match (quick, flows) {
                 (true, _) => "--flows 1k --packets 10k --round-packets 10k --rounds 1".to_owned(),
-                (false, "1M") => "--flows 1M --packets 2M --round-packets 2M --rounds 5".to_owned(),
+                (false, "1M") => "--flows 1M --packets 2M --round-packets 2M --rounds 3".to_owned(),
                 (false, flows) => format!("--flows {flows} --packets 200k --round-packets 1M --rounds 5"),
             };
             add(
