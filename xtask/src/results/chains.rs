@@ -132,7 +132,7 @@ fn traffic(program: &Path, folder: &Path, quick: bool) -> Result<()> {
 }
 
 fn rounds(quick: bool) -> usize {
-    if quick { 1 } else { 5 }
+    if quick { 1 } else { 3 }
 }
 
 fn plan(quick: bool, folder: &Path) -> Vec<Run> {
@@ -147,7 +147,7 @@ fn plan(quick: bool, folder: &Path) -> Vec<Run> {
             let size = match (quick, flows) {
                 (true, _) => "--flows 1k --packets 10k --round-packets 10k --rounds 1".to_owned(),
                 (false, "1M") => "--flows 1M --packets 2M --round-packets 2M --rounds 3".to_owned(),
-                (false, flows) => format!("--flows {flows} --packets 200k --round-packets 1M --rounds 5"),
+                (false, flows) => format!("--flows {flows} --packets 200k --round-packets 1M --rounds 3"),
             };
             add(
                 format!("chain/{flows}/{count}"),
