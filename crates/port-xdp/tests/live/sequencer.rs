@@ -175,7 +175,8 @@ fn every_packet_goes_to_one_core_and_every_core_is_told_of_it() {
     all_arrive("seqkilo", both(), 2, 1000, 2000);
     all_arrive("seqjumbo", both(), 2, 8900, 1000);
     all_arrive("seqgen", Options { mode: Mode::Generic, ..both() }, 2, 200, 1000);
-    all_arrive("seqtiny", Options { frames: 256, ring_len: 64, burst: 7, need_wakeup: false, ..both() }, 2, 300, 2000);
+    // A ring has room for all that is on the way, or packets are lost where a core stands still.
+    all_arrive("seqtiny", Options { frames: 256, ring_len: 128, burst: 7, need_wakeup: false, ..both() }, 2, 300, 2000);
 }
 
 #[test]
