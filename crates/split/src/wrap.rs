@@ -1,12 +1,9 @@
 //! Ports whose packets are split: [`Splitting`] on the side of the split, and [`Headed`] on the side of the function.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use packet::Nanos;
 use port::{
-    Batch, Fate, Opened, Order, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
-    TransmitCounts,
+    Batch, Fate, Opened, Order, Port, PortError, Queue, Receive, Received, Sides, Stream, Transmit, TransmitCounts,
 };
 
 use crate::park::{Joined, Park, Split};
@@ -242,17 +239,7 @@ impl<Q: Receive> Receive for HeadedHalf<Q> {
         Ok(received)
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.inner.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.inner.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.inner.lost()
-    }
+    port::forward_receive!(inner);
 }
 
 /// Bytes of a frame that only says that a payload may go.
