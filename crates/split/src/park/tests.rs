@@ -350,6 +350,19 @@ fn a_store_that_stops_and_starts_costs_what_it_held() {
     assert!(park.counts().occupied > 0 && park.counts().balance());
 }
 
+/// Each split that ends frees its memory: a server with room for 512 takes many, one after another.
+#[test]
+fn a_split_that_ends_leaves_its_memory_to_others() {
+    let server = Running::start(0);
+    let frame = datagram(300, 1, false);
+    for session in 0..8 {
+        let store = Store::remote(&[server.address], 400, session, Duration::from_millis(200)).expect("there is room");
+        let mut park = Park::new(options(400, 1, false), store);
+        let head = to_function(&mut park, &frame);
+        assert_eq!(back(&mut park, &head).as_ref(), Some(&frame));
+    }
+}
+
 #[test]
 fn stores_that_refuse_or_are_not_there_are_named() {
     let server = Running::start(0);

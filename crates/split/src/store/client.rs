@@ -63,6 +63,14 @@ enum State {
     Lost,
 }
 
+/// Servers are told that their memory is free. One that misses it waits for the end of the lease.
+impl Drop for Servers {
+    fn drop(&mut self) {
+        Message::new(Kind::Bye, self.session).write(&mut self.request);
+        (0..self.servers.len()).for_each(|server| self.send_request(server));
+    }
+}
+
 impl Servers {
     pub(super) fn open(addresses: &[SocketAddr], slots: u32, session: u64, timeout: Duration) -> io::Result<Self> {
         let each = slots.div_ceil(addresses.len() as u32);
@@ -296,7 +304,7 @@ impl Servers {
                     self.greet(server);
                 }
             }
-            Kind::Hello | Kind::Put | Kind::Get => {}
+            Kind::Hello | Kind::Put | Kind::Get | Kind::Bye => {}
         }
     }
 }

@@ -28,10 +28,21 @@ pub(crate) enum Kind {
     Empty,
     /// From the server: it doesn't know the session.
     Unknown,
+    /// To the server: the session is over, and its memory is free.
+    Bye,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Hello, Kind::Welcome, Kind::Full, Kind::Put, Kind::Get, Kind::Payload, Kind::Empty, Kind::Unknown];
+const KINDS: [Kind; 9] = [
+    Kind::Hello,
+    Kind::Welcome,
+    Kind::Full,
+    Kind::Put,
+    Kind::Get,
+    Kind::Payload,
+    Kind::Empty,
+    Kind::Unknown,
+    Kind::Bye,
+];
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,6 +154,10 @@ impl Regions {
             self.greet(&message, now).write(answer);
             return true;
         }
+        if kind == Kind::Bye {
+            self.forget(session);
+            return false;
+        }
         let Some(region) = self.by_session.get_mut(&session) else {
             self.served.unknown += 1;
             let unknown = Message { slot, generation, ..Message::new(Kind::Unknown, session) };
@@ -195,6 +199,13 @@ impl Regions {
         }
     }
 
+    /// Frees the memory of a session.
+    fn forget(&mut self, session: u64) {
+        if let Some(region) = self.by_session.remove(&session) {
+            self.slots_free += region.heads.len() as u32;
+        }
+    }
+
     /// Gives a session its memory.
     fn greet(&mut self, hello: &Message<'_>, now: Instant) -> Message<'static> {
         let Message { session, number: slots, .. } = *hello;
@@ -208,11 +219,7 @@ impl Regions {
         let is_gone = |id: &u64, region: &Region| *id == session || now.duration_since(region.last) > LEASE;
         let gone: Vec<u64> =
             self.by_session.iter().filter(|(id, region)| is_gone(id, region)).map(|(id, _)| *id).collect();
-        for id in gone {
-            if let Some(region) = self.by_session.remove(&id) {
-                self.slots_free += region.heads.len() as u32;
-            }
-        }
+        gone.into_iter().for_each(|id| self.forget(id));
         if slots == 0 || slots > self.slots_free || self.by_session.len() == SESSIONS {
             self.served.full += 1;
             return Message { number: self.slots_free, ..Message::new(Kind::Full, session) };
@@ -250,13 +257,13 @@ mod tests {
         /// Against a map, with sessions that ask for too much, wrong slots and noise.
         #[test]
         fn a_server_is_a_map_of_bounded_size(
-            calls in vec((0_u64..3, 0_u32..6, 0_u16..3, 0..5, vec(any::<u8>(), 0..9)), 0..200),
+            calls in vec((0_u64..3, 0_u32..6, 0_u16..3, 0..6, vec(any::<u8>(), 0..9)), 0..200),
         ) {
             let mut regions = Regions::new(6);
             let mut model: HashMap<u64, HashMap<u32, (u16, Vec<u8>)>> = HashMap::new();
             let (now, mut answer, mut request) = (Instant::now(), Vec::new(), Vec::new());
             for (session, slot, generation, call, payload) in calls {
-                let kind = match call { 0 => Kind::Hello, 1 => Kind::Put, 2 => Kind::Get, 3 => Kind::Welcome, _ => Kind::Put };
+                let kind = match call { 0 => Kind::Hello, 1 => Kind::Put, 2 => Kind::Get, 3 => Kind::Welcome, 4 => Kind::Put, _ => Kind::Bye };
                 let payload = if kind == Kind::Put { &payload[..] } else { &[] };
                 Message { slot, generation, number: 3, payload, ..Message::new(kind, session) }.write(&mut request);
                 if call == 4 {
@@ -266,6 +273,11 @@ mod tests {
                 let answer = answers.then(|| Message::read(&answer).expect("an answer"));
                 let kind_of = answer.map(|answer| answer.kind);
                 let sessions = model.len();
+                if call == 5 {
+                    model.remove(&session);
+                    prop_assert_eq!(kind_of, None);
+                    continue;
+                }
                 match (call, model.get_mut(&session)) {
                     (4, _) => prop_assert_eq!(kind_of, None),
                     (0, None) if sessions == 2 => prop_assert_eq!(kind_of, Some(Kind::Full)),
