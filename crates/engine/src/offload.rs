@@ -2,7 +2,7 @@
 
 use port::CardLimits;
 
-/// Which connections go to a card.
+/// Choice of the connections that go to a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {
     /// A connection is heavy after so many packets that the function has forwarded.
@@ -14,7 +14,7 @@ pub struct Offload {
     pub card: CardLimits,
 }
 
-/// What a card has taken, and how connections came and went.
+/// Counts of a card: packets that it has taken, and connections that came and went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloadCounts {
     /// Packets that the card has taken.

@@ -40,7 +40,7 @@ pub struct Options {
     pub profile: bool,
     /// Where `pipeline` cuts a packet's path into stages.
     pub cuts: Cuts,
-    /// Which connections are taken by a card ahead of the function; `None` without a card.
+    /// Choice of the connections that a card takes ahead of the function; `None` without a card.
     pub offload: Option<Offload>,
     /// True if another configuration may [take over](crate::Running::reload) under which packet sets share state: `shared` and
     /// `transactional` then begin as if they did.

@@ -359,7 +359,7 @@ impl Connection {
         Ok(self.step(observation, rules, now))
     }
 
-    /// What becomes of the connection's coming packets, if none of them can change more than [`taken`](Self::taken) brings back: those of
+    /// Decides the connection's coming packets, if none of them can change more than [`taken`](Self::taken) brings back: those of
     /// an open TCP connection within its windows, and those of a UDP stream. `None` for other connections.
     #[must_use]
     pub fn decided(&self, rules: &Rules) -> Option<Decided> {

@@ -240,7 +240,7 @@ pub trait NetworkFunction:
     /// symmetric five-tuples that share nothing.
     const DECIDES: bool = false;
 
-    /// What becomes of the coming packets of a flow, if that is decided: a card, or an XDP program, may then take them. `None` if the
+    /// Decides the coming packets of a flow, if it can: a card, or an XDP program, may then take them. `None` if the
     /// function has to see them. It must hold as long as the function sees no packet of the flow, and whatever becomes of other flows.
     fn decided(&self, _flow: &Self::Flow) -> Option<Decided> {
         None

@@ -6,21 +6,21 @@
 
 use crate::time::Nanos;
 
-/// What a function has decided about the coming packets of one connection. It holds for packets in both directions that are no
+/// A function's decision about the coming packets of one connection. It holds for packets in both directions that are no
 /// fragments, and for TCP only for segments that [`TcpWindows::take`] takes. All other packets of the connection go to the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// What becomes of packets from the first endpoint of the symmetric five-tuple, and of those from the other.
+    /// Actions for packets from the first endpoint of the symmetric five-tuple, and for those from the other.
     pub actions: [Action; 2],
     /// The connection's idle timeout: as long as no data is unacknowledged, and while some is. Equal for protocols other than TCP.
     pub idle: [Nanos; 2],
     /// The most bytes on the wire that may be taken before the function has to see a packet again.
     pub bytes_max: u64,
-    /// What each TCP segment is checked against; `None` for a connection of another protocol.
+    /// Windows that each TCP segment is checked against; `None` for a connection of another protocol.
     pub tcp: Option<TcpWindows>,
 }
 
-/// What becomes of a packet that was decided ahead of the function.
+/// Action for a packet that was decided ahead of the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Forward it by the opposite port.

@@ -74,7 +74,7 @@ fn measure(name: &str, trace: &Arc<Trace>, flows: usize) {
 #[derive(Default)]
 struct Seen {
     runs: u64,
-    /// How long each packet was held, in nanoseconds.
+    /// Time for which each packet was held, in nanoseconds.
     held: Vec<u64>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Origin {
     pub(crate) interfaces: Option<Arc<Interfaces>>,
     /// Packets whose time differs from their stamp, ordered by number.
     pub(crate) restamped: Vec<Restamped>,
-    /// What was changed in their order.
+    /// Changes of their order.
     pub(crate) reordered: ReorderedNumbers,
 }
 

@@ -24,7 +24,7 @@ pub trait Card: Send {
     /// Puts a connection in, which expires at `deadline` unless another packet comes.
     ///
     /// # Errors
-    /// Why the card can't take it now.
+    /// Reason for which the card can't take it now.
     fn insert(&mut self, flow: FiveTuple, decided: &Decided, deadline: Nanos, now: Nanos) -> Result<(), CardRefusal>;
 
     /// Takes a connection back. From then on the card takes none of its packets. `None` if the card doesn't have it.
@@ -40,7 +40,7 @@ pub trait Card: Send {
     fn all(&self, flows: &mut Vec<FiveTuple>);
 }
 
-/// Why a card doesn't take a connection.
+/// Reason for which a card doesn't take a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardRefusal {
     /// It has as many as it can hold.
@@ -56,7 +56,7 @@ pub struct Returned {
     pub taken: Taken,
     /// Those of them that never came to the core: packets of each side, and their bytes on the wire. The core has to count them.
     pub ahead: [(u64, u64); 2],
-    /// What became of the packets of each side.
+    /// Actions for the packets of each side.
     pub actions: [Action; 2],
 }
 
@@ -72,7 +72,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// What a card reads of a packet. `None` for fragments, IP options, IPv6 extension headers, tunnels, protocols other than TCP and UDP,
+    /// Reads the fields of a packet that a card needs. `None` for fragments, IP options, IPv6 extension headers, tunnels, protocols other than TCP and UDP,
     /// and TCP segments with SYN, FIN, RST, selective acknowledgements or options of a SYN.
     #[must_use]
     pub fn of(headers: &Headers) -> Option<Self> {

@@ -40,7 +40,7 @@ pub use counts::{Release, ReorderCounts, ReorderTotals, Unheld};
 use frames::PIECE;
 use holding::{Holding, Taken};
 
-/// How much a queue holds at most.
+/// Limits of the packets that a queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReorderLimits {
     /// Packets; from 1 to 2^24.

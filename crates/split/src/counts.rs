@@ -1,6 +1,6 @@
 //! What became of packets and payloads: [`Counts`].
 
-/// What became of packets and payloads.
+/// Counts of packets and payloads.
 ///
 /// Every payload that was parked was joined, released, given up, or lost, or is still parked:
 /// `splits == joins + released + evicted + unfit + lost + parked`.

@@ -8,16 +8,16 @@ use crate::ring::{Look, Ring};
 use crate::store::Store;
 use crate::tag::{End, Secret, TAG_BYTES, Tag, Wish, is_tagged};
 
-/// How packets are split.
+/// Options of a split.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Number of bytes of a frame that go to the function, from [`KEEP_MIN`] to [`KEEP_MAX`]; the tag comes behind them. Packets with longer headers are not split.
     pub keep: usize,
     /// Number of payloads that can be parked, at least 1.
     pub slots: u32,
-    /// How often the ring of slots may come round to a payload; at the last time it is given up for another. At least 1.
+    /// Number of times that the ring of slots may come round to a payload; at the last time the payload is given up for another. At least 1.
     pub rounds: u8,
-    /// Whether IP and UDP lengths say what is sent to the function, so that functions other than Millrace's take it. Otherwise they stay, as in
+    /// If true, IP and UDP lengths say what is sent to the function, so that functions other than Millrace's take it. Otherwise they stay, as in
     /// a capture with a snap length, and [`Headed`](crate::Headed) tells the function the packet's length.
     pub shorten: bool,
     /// The secret of the tags.
@@ -42,7 +42,7 @@ pub struct Park {
     counts: Counts,
 }
 
-/// What of a frame goes to the function.
+/// The part of a frame that goes to the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// All of it.
@@ -56,7 +56,7 @@ pub enum Split {
     },
 }
 
-/// What became of a frame that came back.
+/// Result for a frame that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     /// It has no tag: send it as it is.
@@ -120,7 +120,7 @@ impl Park {
         Split::Head { len: cut, tag }
     }
 
-    /// Where to cut; `None` if the packet goes whole.
+    /// Returns the place to cut at; `None` if the packet goes whole.
     fn cut(&mut self, link: LinkType, wire_len: u32, frame: &mut [u8]) -> Option<usize> {
         let keep = self.options.keep;
         if frame.len() <= keep + TAG_BYTES {

@@ -15,7 +15,7 @@ use client::Servers;
 
 pub use server::{Served, StoreServer};
 
-/// Where parked payloads lie.
+/// Place of parked payloads.
 #[derive(Debug)]
 pub enum Store {
     /// In memory.

@@ -226,7 +226,7 @@ pub trait Placement<N: NetworkFunction>: Send {
         false
     }
 
-    /// What the function has decided about the coming packets of a flow that is alive at `now`, and the flow's deadline.
+    /// Returns the function's decision about the coming packets of a flow that is alive at `now`, and the flow's deadline.
     fn decided(&self, _nf: &N, _key: &KeyOf<N>, _hash: u64, _now: Nanos) -> Option<(Decided, Nanos)> {
         None
     }

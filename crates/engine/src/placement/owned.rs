@@ -127,7 +127,7 @@ impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
         self.table.memory_bytes() + size_of_val(&*self.origins)
     }
 
-    /// What the function has decided about a flow that is alive at `now`, and the flow's deadline.
+    /// Returns the function's decision about a flow that is alive at `now`, and the flow's deadline.
     pub(crate) fn decided<N: NetworkFunction<Flow = V>>(
         &self,
         nf: &N,

@@ -199,7 +199,7 @@ impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
         }
     }
 
-    /// What the cards of all cores have taken, if there are any.
+    /// Sums the counts of the cards of all cores; `None` without cards.
     pub(super) fn offload_counts(&self) -> Option<OffloadCounts> {
         let mut by_core = self.workers.iter().filter_map(Worker::offload_counts);
         let mut all = by_core.next()?;

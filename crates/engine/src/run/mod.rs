@@ -83,7 +83,7 @@ pub struct Outcome {
     pub cores_in_use: Option<[usize; 3]>,
     /// Losses on the link and their recovery, if the run had a link.
     pub recovery: Option<Recovery>,
-    /// What a card has taken ahead of the function, if there was one.
+    /// Counts of the card ahead of the function, if there was one.
     pub offload: Option<OffloadCounts>,
     /// The transactions, if packet sets share state by them.
     pub transactions: Option<Transactions>,

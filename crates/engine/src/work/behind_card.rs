@@ -28,7 +28,7 @@ struct Candidate {
     last: Nanos,
 }
 
-/// Why connections come back.
+/// Reason for which connections come back.
 #[derive(Clone, Copy)]
 pub(super) enum Back {
     ForPacket,

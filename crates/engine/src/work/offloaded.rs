@@ -27,7 +27,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.behind_card = Some(Box::new(BehindCard::new(card, policy, entries)));
     }
 
-    /// What the card has taken so far, if there is one.
+    /// Returns the card's counts so far, if there is a card.
     pub(crate) fn offload_counts(&self) -> Option<OffloadCounts> {
         self.behind_card.as_ref().map(|behind| behind.counts())
     }

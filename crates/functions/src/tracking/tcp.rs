@@ -232,7 +232,7 @@ impl Tracker {
         Some(idle)
     }
 
-    /// What segments of an open connection are checked against, if [`flow`](Self::flow) would handle them; `None` in other states.
+    /// Returns the windows that segments of an open connection are checked against, if [`flow`](Self::flow) would handle them; `None` in other states.
     pub(super) const fn windows(&self, opener_first: bool) -> Option<TcpWindows> {
         if self.status & OPEN == 0 {
             return None;

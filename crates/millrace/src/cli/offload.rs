@@ -40,7 +40,7 @@ impl OffloadOptions {
         self.entries.is_some()
     }
 
-    /// What the engine needs to know; `None` without a card.
+    /// Returns the engine's option; `None` without a card.
     ///
     /// # Errors
     /// The function, the engine or the tables can't do with a card.
@@ -113,7 +113,7 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     out
 }
 
-/// What the card did, as JSON; null without a card.
+/// Formats the card's counts as JSON; null without a card.
 pub(crate) fn json(outcome: &Outcome) -> Value {
     let Some(card) = &outcome.offload else { return Value::Null };
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -150,7 +150,7 @@ pub(super) struct CardOptions {
     update_ns: f64,
 }
 
-/// What a card would gain, by threshold.
+/// Gain of a card, by threshold.
 pub(super) struct Gains {
     entries: usize,
     /// Nanoseconds a packet without a card.
@@ -223,7 +223,7 @@ impl Gains {
         self.rows.iter().min_by(|one, other| one.modelled_ns.total_cmp(&other.modelled_ns))
     }
 
-    /// What to do, as a sentence.
+    /// Returns the advice as a sentence.
     fn advice(&self) -> String {
         let Some(best) = self.best() else { return String::new() };
         let gain = self.without_ns / best.modelled_ns;

@@ -66,7 +66,7 @@ impl ReorderOption {
     }
 }
 
-/// Why a function sees packets in another order, if some of its state is for several connections.
+/// Returns the reason for which a function sees packets in another order, if some of its state is for several connections.
 fn wider(program: &dyn Program) -> Option<String> {
     let set = program.packet_set();
     match set {

@@ -65,16 +65,16 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Where payloads are parked.
+/// Options of the place for payloads.
 #[derive(clap::Args)]
 pub(super) struct Parking {
-    /// Where payloads lie: local, or payload servers as udp://HOST:PORT or udp://HOST:PORT-PORT, several with commas between them
+    /// Place for payloads: local, or payload servers as udp://HOST:PORT or udp://HOST:PORT-PORT, several with commas between them
     #[arg(long, value_name = "STORE", default_value = "local", value_parser = place, help_heading = SPLITTING)]
     store: Place,
     /// Number of payloads that can be parked, 2 KiB each
     #[arg(long, value_name = "NUMBER", default_value = "32768", value_parser = number::parse_positive, help_heading = SPLITTING)]
     slots: u64,
-    /// How often the ring of slots may come round to a payload; at the last time it is given up for another
+    /// Number of times that the ring of slots may come round to a payload; at the last time the payload is given up for another
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..), help_heading = SPLITTING)]
     rounds: u8,
     /// Longest wait for a payload server, in milliseconds
@@ -82,7 +82,7 @@ pub(super) struct Parking {
     store_timeout: u32,
 }
 
-/// Where payloads lie.
+/// Place for payloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Local,

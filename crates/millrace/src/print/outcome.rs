@@ -55,9 +55,9 @@ pub(crate) struct Run<'a> {
     pub(crate) unread_links: Vec<LinkType>,
     /// How fragments were gathered, and their counts, if they were.
     pub(crate) fragments: Option<(Policy, Counts)>,
-    /// What became of payloads, if packets were split.
+    /// Counts of payloads, if packets were split.
     pub(crate) split: Option<SplitCounts>,
-    /// How long packets were held, and their counts, if they were.
+    /// Delay of held packets, and their counts, if any were held.
     pub(crate) reordered: Option<(Nanos, ReorderCounts)>,
     /// The most memory that sessions may take, for a function over streams.
     pub(crate) bound: Option<Bound>,

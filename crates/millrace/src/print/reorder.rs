@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::number::{count, counted, percent, time};
 
-/// What became of the packets, in lines.
+/// Formats the counts as lines.
 pub(crate) fn told(delay: Nanos, counts: &ReorderCounts) -> Vec<String> {
     let ReorderCounts { received, bursts, burst_max, held_ns_max, left, .. } = *counts;
     let released = counts.held() - left;

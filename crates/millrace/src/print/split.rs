@@ -18,7 +18,7 @@ pub(crate) struct Counted {
     pub(crate) silent: Vec<String>,
 }
 
-/// What became of packets and payloads, in lines.
+/// Formats the counts as lines.
 pub(crate) fn text(counted_split: &Counted, style: Style) -> String {
     let Counted { counts, keep, relayed, silent } = counted_split;
     let mut out = format!(

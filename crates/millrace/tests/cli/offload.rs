@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::folder::Folder;
 
-/// Whether a run behind a card comes to what a run without one does: the output to the byte, and every counter. Returns the packets that the card took.
+/// Checks that a run behind a card comes to the result of a run without one: the output to the byte, and every counter. Returns the packets that the card took.
 fn same(folder: &Folder, function: &str, input: &str, engine: &str, card: &str) -> u64 {
     let plain = folder.json(&format!("run {function} --in {input} --out one.pcap --json {engine}"));
     let run = folder.json(&format!("run {function} --in {input} --out other.pcap --json {engine} {card}"));

@@ -173,7 +173,8 @@ fn a_split_stands_between_hosts_and_a_firewall_elsewhere() {
     assert!(served["put"].as_u64() > Some(100), "{served}");
     carry(&row.inside, &row.outside, "10.9.0.2:5003", LONG).expect("the other store takes all");
     let second = store(7001);
-    std::thread::sleep(Duration::from_millis(300));
+    // It is greeted ten times a second.
+    std::thread::sleep(Duration::from_secs(1));
     carry(&row.inside, &row.outside, "10.9.0.2:5004", LONG).expect("both take some");
 
     let summary = split.end();

@@ -47,7 +47,7 @@ struct Entry {
 
 /// A connection without a packet for so long makes room for another one.
 const COLD: Nanos = Nanos::from_secs(1);
-/// How many entries the search for a victim looks at.
+/// Number of entries that the search for a victim looks at.
 const VICTIMS: usize = 16;
 /// A burst of insertions, as time.
 const BURST: Nanos = Nanos::from_millis(10);

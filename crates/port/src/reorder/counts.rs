@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why a packet was not held.
+/// Reason for which a packet was not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unheld {
     /// No packet of its connection came within the delay before it.
@@ -56,7 +56,7 @@ impl Unheld {
     }
 }
 
-/// Why held packets of a connection were released.
+/// Reason for which held packets of a connection were released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// The first of them was held for the whole delay.

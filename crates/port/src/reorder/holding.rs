@@ -15,7 +15,7 @@ use super::judge::{Judged, hosts, judge};
 use super::lists::{Links, List, NONE};
 use crate::batch::Packet;
 
-/// What becomes of a packet that has come.
+/// Result for a packet that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It is held.

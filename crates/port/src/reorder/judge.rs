@@ -5,7 +5,7 @@ use packet::{Endpoint, FiveTuple, Fragment, Network, TcpFlags, Transport, protoc
 use super::counts::Unheld;
 use crate::batch::Packet;
 
-/// What a packet's headers say.
+/// Facts from a packet's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     /// It may be held, with other packets of this connection.

@@ -549,7 +549,7 @@ prop_compose! {
     }
 }
 
-/// What a packet's order is kept with: its connection, if it has one.
+/// The group within which a packet keeps its order: its connection, if it has one.
 fn connection(sketch: &Sketch) -> Option<FiveTuple> {
     let frame = sketch.frame(0);
     let headers = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, 0).ok()?;

@@ -47,7 +47,7 @@ fn datagram(payload: usize, byte: u8, v6: bool) -> Vec<u8> {
     frame
 }
 
-/// What goes to the function.
+/// Splits a frame; returns the bytes that go to the function.
 fn to_function(park: &mut Park, frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     match park.split(LINK, frame.len() as u32, &mut frame) {
@@ -56,7 +56,7 @@ fn to_function(park: &mut Park, frame: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What comes back out; `None` if nothing does.
+/// Joins a frame; returns the bytes that go out, or `None`.
 fn back(park: &mut Park, frame: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     park.ask(frame);
