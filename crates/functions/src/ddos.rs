@@ -221,7 +221,7 @@ impl NetworkFunction for Ddos {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Sent> {
         headers.source().map(Sent)
     }

@@ -211,7 +211,7 @@ impl NetworkFunction for Firewall {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Observation> {
         Observation::of(headers)
     }

@@ -197,7 +197,7 @@ impl NetworkFunction for HeavyHitter {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Carried> {
         self.errors.tuple_of(headers).map(|tuple| Carried { tuple, bytes: headers.wire_len })
     }

@@ -202,9 +202,11 @@ impl Nat {
 
     #[inline]
     fn is_external(&self, address: u32) -> bool {
+        // Most addresses are below or above all of them.
         match *self.external {
             [only] => only == address,
-            _ => self.external.binary_search(&address).is_ok(),
+            [first, .., last] => (first..=last).contains(&address) && self.external.binary_search(&address).is_ok(),
+            [] => false,
         }
     }
 }
@@ -421,14 +423,14 @@ impl NetworkFunction for Nat {
 }
 
 impl Speed<Self> for Nat {
-    #[inline]
+    #[inline(always)]
     fn prefetch<M: Memory>(nf: &Self, shared: &State<M>, meta: &Meta) {
         if let Some(wanted) = nf.look_ahead(meta) {
             shared.prefetch(wanted);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch_entry<M: Memory>(nf: &Self, shared: &State<M>, meta: &Meta) {
         if let Some(wanted) = nf.look_ahead(meta) {
             shared.prefetch_session(wanted);

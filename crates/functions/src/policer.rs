@@ -230,7 +230,7 @@ impl NetworkFunction for Policer {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Demand> {
         let (none4, none6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
         let key = match (self.per, headers.network) {

@@ -220,7 +220,7 @@ impl NetworkFunction for PortKnock {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Knock> {
         if self.refuses_ipv6(headers) {
             return None;

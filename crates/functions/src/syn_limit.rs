@@ -193,7 +193,7 @@ impl NetworkFunction for SynLimit {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Opening> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         if !tcp.flags.contains(TcpFlags::SYN) || tcp.flags.contains(TcpFlags::ACK) {

@@ -25,7 +25,7 @@ use crate::speed::Speed;
 use crate::verdict::{Reason, Verdict};
 
 use self::apart::{AnyKey, Apart, FLOW};
-use self::passage::NO_KEY;
+use self::passage::{Kept, NO_KEY};
 use self::step::{Alive, Expire, PortsOf, Shown};
 
 pub use self::entry::Entry;
@@ -58,6 +58,18 @@ pub struct Chain<L, const W: usize> {
     wants_whole_datagrams: bool,
     /// The functions that keep flows apart, by their place in the chain.
     apart: Box<[usize]>,
+    /// Those that read shared state under the addresses with which a packet came.
+    ahead: Box<[usize]>,
+    /// The places for flows in an entry.
+    slots: Box<[Slot]>,
+}
+
+/// A place for a flow in an entry.
+struct Slot {
+    /// Its bit in the entry's first word.
+    bit: u64,
+    /// Its first word, the deadline.
+    at: usize,
 }
 
 /// A function of a chain.
@@ -100,6 +112,17 @@ enum Place {
         /// entries.
         found_at: usize,
     },
+}
+
+impl Place {
+    /// The places for a function's flows in an entry.
+    fn slots(self) -> impl Iterator<Item = Slot> {
+        let (count, bit, at, words) = match self {
+            Self::Entry { bit, at, words, is_directed } => (if is_directed { 2 } else { 1 }, bit, at, words),
+            Self::Nowhere | Self::Apart { .. } => (0, 0, 0, 0),
+        };
+        (0..count).map(move |number| Slot { bit: 1 << (bit + number as u32), at: at + number * words })
+    }
 }
 
 /// The reason why a function keeps its flows apart.
@@ -338,7 +361,12 @@ impl<L: Link, const W: usize> Chain<L, W> {
             flows_v6: all.flows_v6.max(one.sizing.flows_v6),
         });
         let apart = |(number, stage): (usize, &Stage<L>)| matches!(stage.place, Place::Apart { .. }).then_some(number);
+        let ahead = |(number, stage): (usize, &Stage<L>)| {
+            (stage.sees_as_sent && !matches!(stage.place, Place::Entry { .. })).then_some(number)
+        };
         Ok(Self {
+            ahead: stages.iter().enumerate().filter_map(ahead).collect(),
+            slots: stages.iter().flat_map(|stage| stage.place.slots()).collect(),
             apart: stages.iter().enumerate().filter_map(apart).collect(),
             stages: stages.into(),
             backwards: backwards.into(),
@@ -365,22 +393,28 @@ impl<L: Link, const W: usize> Chain<L, W> {
     /// The functions in the order in which a packet of this interface meets them, with their numbers.
     #[inline]
     fn order(&self, interface: u16) -> impl Iterator<Item = (usize, &Stage<L>)> {
-        let (count, is_backwards) = (self.stages.len(), self.backwards.contains(&interface));
+        let is_backwards = !self.backwards.is_empty() && self.backwards.contains(&interface);
+        let count = self.stages.len();
         (0..count).map(move |step| {
             let number = if is_backwards { count - 1 - step } else { step };
             (number, &self.stages[number])
         })
     }
 
-    /// The key of an entry, made from a function's key, and whether the packet goes from its second end to its first.
-    #[inline]
-    fn entry_key(&self, headers: &Headers, tuple: FiveTuple) -> (FiveTuple, bool) {
-        match self.set {
-            PacketSet::SymmetricFiveTuple => {
+    /// The key of the packet's entry, and whether the packet goes from its second end to its first.
+    #[inline(never)]
+    fn entry_key(&self, headers: &Headers) -> (FiveTuple, bool) {
+        let tuple = self.stages.iter().find_map(|stage| match stage.place {
+            Place::Entry { .. } => stage.link.visit(KeyAt(headers)),
+            Place::Nowhere | Place::Apart { .. } => None,
+        });
+        match (tuple, self.set) {
+            (None, _) => (NO_KEY, false),
+            (Some(tuple), PacketSet::SymmetricFiveTuple) => {
                 let key = tuple.symmetric().0;
                 (key, headers.source().is_some_and(|source| source.address() != key.source().address))
             }
-            _ => (tuple, false),
+            (Some(tuple), _) => (tuple, false),
         }
     }
 }
@@ -537,14 +571,21 @@ impl<L: Link, const W: usize> NetworkFunction for Chain<L, W> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Passage> {
-        let key = self.stages.iter().find_map(|stage| match stage.place {
-            Place::Entry { .. } => stage.link.visit(KeyAt(headers)),
-            Place::Nowhere | Place::Apart { .. } => None,
-        });
-        let (key, is_reversed) = key.map_or((NO_KEY, false), |tuple| self.entry_key(headers, tuple));
-        Some(Passage { key, is_reversed, headers: *headers })
+        let kept = Kept::of(headers);
+        let (key, is_reversed) = match (&kept, self.set) {
+            // Functions by connections have these fields of a TCP or UDP packet as their key (`packet_set`).
+            (Kept::Ordinary(_), PacketSet::SymmetricFiveTuple) => {
+                headers.five_tuple().map_or((NO_KEY, false), |tuple| {
+                    let (key, in_order) = tuple.symmetric();
+                    (key, !in_order)
+                })
+            }
+            // Copied, so that above the headers stay in registers.
+            _ => self.entry_key(&{ *headers }),
+        };
+        Some(Passage { key, is_reversed, headers: kept })
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passage) -> Step<Opened<Entry<W>>, M> {
@@ -558,6 +599,7 @@ impl<L: Link, const W: usize> NetworkFunction for Chain<L, W> {
         })
     }
 
+    #[inline]
     fn packet<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,

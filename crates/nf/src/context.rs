@@ -57,6 +57,7 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
 
     /// Calls `call` in the context of a function that is a part of this one: with shared state of its own, counters from `first_counter` on,
     /// and effects of its own. The transaction is the same.
+    #[inline(always)]
     pub(crate) fn part<P: NetworkFunction, T>(
         &mut self,
         shared: &'a P::Shared<M>,
@@ -85,8 +86,10 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     }
 
     /// Takes the verdict that was left.
+    #[inline]
     pub(crate) const fn take_left(&mut self) -> Option<Verdict> {
-        self.reached.take()
+        // Looked at first, since `take` copies.
+        if self.reached.is_none() { None } else { self.reached.take() }
     }
 
     /// The same, with the counters that [`count`](Self::count) adds to; `None` for a replayed packet, which another core counts. For

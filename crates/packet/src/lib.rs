@@ -27,6 +27,7 @@ mod headers;
 mod key;
 mod link;
 mod offload;
+mod ordinary;
 mod parse;
 mod reply;
 mod rewrite;
@@ -47,6 +48,7 @@ pub use key::{
 };
 pub use link::LinkType;
 pub use offload::{Action, Decided, LastSegment, Taken, TcpSide, TcpWindows};
+pub use ordinary::OrdinaryHeaders;
 pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_whole};
 pub use reply::{ICMP_ERROR_GROWTH, ICMP_ERROR_MAX, IcmpError, icmp_error, tcp_reset};
 pub use rewrite::{Macs, Rewrite};

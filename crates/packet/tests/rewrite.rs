@@ -8,7 +8,9 @@ use std::num::NonZeroU16;
 use common::built::{Kind, error, hosts, kinds, packet, read, v4_hosts};
 use common::{checksums, internet_checksum, is_deep};
 use etherparse::{PacketBuilder, TcpOptionElement, TcpSlice};
-use millrace_packet::{Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, Transport, parse, protocol};
+use millrace_packet::{
+    Endpoint, Headers, LinkType, Mac, Macs, Network, OrdinaryHeaders, Rewrite, Transport, parse, protocol,
+};
 use proptest::prelude::*;
 
 fn ttl(headers: &Headers) -> u8 {
@@ -224,6 +226,14 @@ proptest! {
         let (headers, mut at_once) = (seen(&bytes), bytes.clone());
         first.apply(&mut bytes, &headers);
         prop_assert_eq!(first.seen_in(&headers), seen(&bytes));
+        let mut ordinary = OrdinaryHeaders::of(&headers);
+        let is_ordinary = has_ethernet && flow.0.is_ipv4() && !is_error && matches!(kind, Kind::Tcp | Kind::Udp);
+        prop_assert_eq!(ordinary.is_some(), is_ordinary && headers.tunnel.is_none());
+        if let Some(ordinary) = &mut ordinary {
+            prop_assert_eq!(ordinary.look(|headers| *headers), headers);
+            ordinary.rewrite(&first);
+            prop_assert_eq!(ordinary.look(|headers| *headers), seen(&bytes));
+        }
         let between = seen(&bytes);
         second.apply(&mut bytes, &between);
         prop_assert_eq!(second.seen_in(&between), seen(&bytes));

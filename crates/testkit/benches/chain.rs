@@ -54,7 +54,7 @@ struct Over<P> {
 
 impl<P: FnMut(&mut Batch)> Over<P> {
     fn each(&mut self, trace: &Trace, mut done: impl FnMut(&Batch)) -> f64 {
-        let span = trace.packets()[trace.len() - 1].time.0 + 1_000;
+        let span = trace.packets()[trace.len() - 1].time.0 - trace.packets()[0].time.0 + 1_000;
         let mut nanos = 0;
         for start in (0..trace.len()).step_by(BATCH) {
             self.batch.clear();
@@ -140,6 +140,8 @@ fn main() {
         packets: 2 * flows.max(100_000) as u64,
         flows: Some(flows as u64),
         transport: Some(FlowTransport::Udp),
+        // No flow ends between two packets.
+        rate_pps: 10_000_000,
         ..Params::default()
     };
     let trace = Synth::new(Profile::Uniform, &params).expect("it is possible").trace();

@@ -168,7 +168,7 @@ fn plan(quick: bool, folder: &Path) -> Vec<Run> {
                 let capture = of(format!("mixed-{flows}"));
                 add(
                     format!("reorder/{flows}/{delay}/{round}"),
-                    &format!("run conntrack --in {capture} --set flows=2M --reorder {delay} --json"),
+                    &format!("run conntrack --in {capture} --set flows=2000000 --reorder {delay} --json"),
                 );
             }
         }

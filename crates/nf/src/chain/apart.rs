@@ -118,6 +118,7 @@ impl<M: Memory, const W: usize> Apart<M, W> {
     }
 
     /// Takes the step of a packet. `found` says where the last packet's flow was, and is told where this one's is.
+    #[inline]
     pub(super) fn step<'a, N: NetworkFunction>(
         &'a self,
         nf: &N,
@@ -125,54 +126,92 @@ impl<M: Memory, const W: usize> Apart<M, W> {
         key: &impl FlowKey,
         meta: &N::Meta,
         found: &mut Found,
-    ) -> Step<Verdict, M> {
-        let (key, now) = (AnyKey::of(key), cx.now());
-        let known = match self.known(cx, &key, *found)? {
-            Some((at, record)) if Nanos(record[DEADLINE]) <= now => {
-                self.pool.free(&mut cx.tx, at)?;
-                self.end(nf, cx, at, &record)?;
-                None
+        decided: impl FnOnce(&Verdict),
+    ) -> Step<(), M> {
+        let key = AnyKey::of(key);
+        let known = self.known(cx, &key, *found)?;
+        if let Some((at, record)) = &known
+            && Nanos(record[DEADLINE]) > cx.now()
+            && let Some(mut flow) = flow_of::<N, W>(record)
+        {
+            match nf.packet(cx, &mut flow, meta) {
+                Ok(ref verdict) => decided(verdict),
+                Err(conflict) => return Err(conflict),
             }
-            known => known,
-        };
+            *found = *at as u64 + 1;
+            return self.put_back(nf, cx, (*at, record), &flow, found);
+        }
         *found = 0;
-        let mut record = [0; W];
-        record[..KEY_WORDS].copy_from_slice(&key.0);
-        let (place, mut flow, before) =
-            match known.and_then(|(at, record)| Some((at, flow_of::<N, W>(&record)?, record))) {
-                Some((at, flow, record)) => (Some(at), flow, Some(Nanos(record[DEADLINE]))),
-                None => match nf.open(cx, meta)? {
-                    Opened::Refused(verdict) => return Ok(verdict),
-                    Opened::Flow(flow) => (None, flow, cx.next().deadline),
-                },
-            };
-        let at = match place {
-            Some(at) => at,
-            None => match self.pool.allocate(&mut cx.tx, Nanos::NEVER)? {
-                Some(at) => at,
-                None => {
-                    nf.expire(cx, &flow)?;
-                    cx.next();
-                    return nf.orphan(cx, meta);
-                }
-            },
+        if let Some((at, record)) = &known {
+            self.pool.free(&mut cx.tx, *at)?;
+            self.end(nf, cx, *at, record)?;
+        }
+        let verdict = self.open(nf, cx, key, meta, found)?;
+        decided(&verdict);
+        Ok(())
+    }
+
+    /// Stores a flow after its step.
+    #[inline(always)]
+    fn put_back<'a, N: NetworkFunction>(
+        &'a self,
+        nf: &N,
+        cx: &mut Context<'a, N, M>,
+        (at, record): (usize, &[u64; W]),
+        flow: &N::Flow,
+        found: &mut Found,
+    ) -> Step<(), M> {
+        let Effects { deadline, close, .. } = cx.next();
+        let (mut record, before) = (*record, record[DEADLINE]);
+        flow.write_words(&mut record[FLOW..FLOW + words_of::<N>()]);
+        if close {
+            *found = 0;
+            self.pool.free(&mut cx.tx, at)?;
+            return self.end(nf, cx, at, &record);
+        }
+        record[DEADLINE] = deadline.map_or(before, |deadline| deadline.0);
+        self.records.write(&mut cx.tx, at, record)?;
+        // A later deadline is seen when the earlier one has passed.
+        if record[DEADLINE] < before {
+            self.pool.refresh(&mut cx.tx, at, Nanos(record[DEADLINE]))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the step of a packet without a flow.
+    #[inline(never)]
+    fn open<'a, N: NetworkFunction>(
+        &'a self,
+        nf: &N,
+        cx: &mut Context<'a, N, M>,
+        key: AnyKey,
+        meta: &N::Meta,
+        found: &mut Found,
+    ) -> Step<Verdict, M> {
+        let mut flow = match nf.open(cx, meta)? {
+            Opened::Refused(verdict) => return Ok(verdict),
+            Opened::Flow(flow) => flow,
+        };
+        let before = cx.next().deadline;
+        let Some(at) = self.pool.allocate(&mut cx.tx, Nanos::NEVER)? else {
+            nf.expire(cx, &flow)?;
+            cx.next();
+            return nf.orphan(cx, meta);
         };
         let verdict = nf.packet(cx, &mut flow, meta)?;
         let Effects { deadline, close, .. } = cx.next();
         let deadline = deadline.or(before).unwrap_or(Nanos::NEVER);
+        let mut record = [0; W];
+        record[..KEY_WORDS].copy_from_slice(&key.0);
         record[DEADLINE] = deadline.0;
         flow.write_words(&mut record[FLOW..FLOW + words_of::<N>()]);
-        let is_kept = !close && (place.is_some() || self.index.insert(&mut cx.tx, key, at as u32)?);
-        if !is_kept {
+        if close || !self.index.insert(&mut cx.tx, key, at as u32)? {
             self.pool.free(&mut cx.tx, at)?;
             self.end(nf, cx, at, &record)?;
             return Ok(verdict);
         }
         self.records.write(&mut cx.tx, at, record)?;
-        // A later deadline is seen when the earlier one has passed.
-        if before.is_none_or(|before| deadline < before) || place.is_none() {
-            self.pool.refresh(&mut cx.tx, at, deadline)?;
-        }
+        self.pool.refresh(&mut cx.tx, at, deadline)?;
         *found = at as u64 + 1;
         Ok(verdict)
     }
@@ -189,7 +228,8 @@ impl<M: Memory, const W: usize> Apart<M, W> {
             && at < self.records.len()
         {
             let record = self.records.read(&mut cx.tx, at)?;
-            if record[..KEY_WORDS] == key.0 {
+            // Without a call, as a comparison of so many words would be.
+            if record.iter().zip(&key.0).all(|(word, wanted)| word == wanted) {
                 return Ok(Some((at, record)));
             }
         }

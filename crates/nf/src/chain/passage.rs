@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use packet::{
-    Embedded, FiveTuple, Fragment, Headers, Host, Icmp, Ipv4, Ipv6, LinkType, Mac, Network, Tcp, TcpFlags, TcpOptions,
-    Transport, Tunnel, TunnelKind, Vlans,
+    Embedded, FiveTuple, Fragment, Headers, Host, Icmp, Ipv4, Ipv6, LinkType, Mac, Network, OrdinaryHeaders, Tcp,
+    TcpFlags, TcpOptions, Transport, Tunnel, TunnelKind, Vlans,
 };
 
 use crate::function::Meta;
@@ -17,7 +17,42 @@ pub struct Passage {
     pub(super) key: FiveTuple,
     /// True if the packet goes from the second end of the key to the first.
     pub(super) is_reversed: bool,
-    pub(super) headers: Headers,
+    pub(super) headers: Kept,
+}
+
+/// All headers of a packet. Those of an ordinary packet take little memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Ordinary(OrdinaryHeaders),
+    Other(Headers),
+}
+
+impl Kept {
+    #[inline(always)]
+    pub(super) fn of(headers: &Headers) -> Self {
+        match OrdinaryHeaders::of(headers) {
+            Some(ordinary) => Self::Ordinary(ordinary),
+            None => Self::Other(*headers),
+        }
+    }
+
+    /// All of the headers.
+    #[inline]
+    pub(super) fn all(&self) -> Headers {
+        match self {
+            Self::Ordinary(ordinary) => ordinary.look(|headers| *headers),
+            Self::Other(headers) => *headers,
+        }
+    }
+
+    /// Number of the input interface.
+    #[inline]
+    pub(super) const fn interface(&self) -> u16 {
+        match self {
+            Self::Ordinary(ordinary) => ordinary.interface(),
+            Self::Other(headers) => headers.interface,
+        }
+    }
 }
 
 /// Bytes of the longest transport header: an ICMP error with the packet that it quotes.
@@ -37,12 +72,16 @@ impl Meta for Passage {
 
     #[inline]
     fn source(&self) -> Option<Host> {
-        self.headers.source()
+        match &self.headers {
+            Kept::Ordinary(ordinary) => ordinary.look(Headers::source),
+            Kept::Other(headers) => headers.source(),
+        }
     }
 
     fn write(&self, record: &mut [u8]) {
+        let headers = self.headers.all();
         let Headers { link, interface, macs, vlans, ethertype, network, protocol, fragment, transport, tunnel, .. } =
-            self.headers;
+            headers;
         let to =
             RecordWriter::new(record).tuple(&self.key).u8(self.is_reversed.into()).u16(link.number()).u16(interface);
         let to = match macs {
@@ -59,7 +98,7 @@ impl Meta for Passage {
             }
             None => to.none::<9>(),
         };
-        let Headers { network_offset, transport_offset, payload_offset, payload_len, wire_len, .. } = self.headers;
+        let Headers { network_offset, transport_offset, payload_offset, payload_len, wire_len, .. } = headers;
         to.u16(network_offset).u16(transport_offset).u16(payload_offset).u32(payload_len).u32(wire_len).end();
     }
 
@@ -117,7 +156,7 @@ impl Meta for Passage {
             wire_len: from.u32()?,
         };
         from.end()?;
-        Some(Self { key, is_reversed, headers })
+        Some(Self { key, is_reversed, headers: Kept::of(&headers) })
     }
 }
 

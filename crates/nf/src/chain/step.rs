@@ -4,10 +4,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use memory::Memory;
-use packet::{FlowKey, Fragment, Headers, Nanos, Rewrite};
+use packet::{FlowKey, Fragment, Headers, Nanos, OrdinaryHeaders, Rewrite};
 
 use super::apart::words_of;
-use super::{COMMON, Chain, Entry, Link, Passage, Place, Stage, Visit, VisitWith};
+use super::{COMMON, Chain, Entry, Kept, Link, Passage, Place, Slot, Stage, Visit, VisitWith};
 use crate::context::{Context, Effects};
 use crate::function::{Flow, Meta, NetworkFunction, Opened, Step};
 use crate::report::Fingerprint;
@@ -16,6 +16,7 @@ use crate::verdict::{PortId, Reason, Verdict};
 
 impl<L: Link, const W: usize> Chain<L, W> {
     /// Lets the functions take their steps, one behind another, until one drops or answers the packet. Sets the entry's deadline.
+    #[inline]
     pub(super) fn walk<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -23,70 +24,47 @@ impl<L: Link, const W: usize> Chain<L, W> {
         meta: &Passage,
     ) -> Step<Verdict, M> {
         let shared = cx.shared;
-        for (apart, number) in shared.apart.iter().zip(&self.apart) {
-            let stage = &self.stages[*number];
-            stage.link.visit_with(&shared.parts[*number], Reclaim { cx: &mut *cx, apart, stage })?;
-        }
         // In time for their steps.
         for number in &self.apart {
             if let Place::Apart { table, found_at: at @ 1.., .. } = self.stages[*number].place {
                 shared.apart[table].prefetch_found(entry.0[at + usize::from(meta.is_reversed)]);
             }
         }
-        let mut sum = Sum::default();
-        let mut end = None;
-        for (number, stage) in self.order(meta.headers.interface) {
-            let headers = sum.seen.as_ref().unwrap_or(&meta.headers);
-            let step = Take { cx: &mut *cx, entry: &mut *entry, meta, headers, stage };
-            match stage.link.visit_with(&shared.parts[number], step)? {
-                Verdict::Forward(port) => sum.leave_by(port),
-                Verdict::Rewrite { port, rewrite } => {
-                    sum.leave_by(port);
-                    sum.rewrite(&rewrite, &meta.headers);
-                }
-                Verdict::Copy { port, copy, src, dst, macs } => {
-                    sum.leave_by(port);
-                    sum.rewrite(&Rewrite { src, dst, macs, ..Rewrite::NONE }, &meta.headers);
-                    sum.copy = Some(copy);
-                }
-                Verdict::Drop(reason) => {
-                    end = Some(Verdict::Drop(stage.reason(reason)));
-                    break;
-                }
-                verdict @ (Verdict::Reply(_) | Verdict::Transform { .. }) => {
-                    end = Some(verdict);
-                    break;
-                }
+        let mut sum = Sum::of(&meta.headers);
+        for (number, stage) in self.order(meta.headers.interface()) {
+            let step = Take { cx: &mut *cx, entry: &mut *entry, passage: meta, sum: &mut sum, stage };
+            stage.link.visit_with(&shared.parts[number], step)?;
+            if sum.is_over() {
+                break;
             }
         }
-        if let Some(deadline) = self.deadline(entry) {
-            let idle = Nanos(deadline.0.saturating_sub(cx.now().0));
+        if entry.0[0] != 0 {
+            let idle = Nanos(self.deadline(entry).saturating_sub(cx.now().0));
             cx.expire_after(idle);
         }
-        Ok(end.unwrap_or_else(|| sum.verdict()))
+        Ok(sum.verdict())
     }
 
     /// Prefetches what the functions read first of shared state, or what that leads to. A function that sees other addresses than those with
     /// which the packet came can't tell yet.
     #[inline]
     pub(super) fn look_ahead<M: Memory>(&self, shared: &super::Linked<L, W, M>, meta: &Passage, is_second: bool) {
-        for (stage, part) in self.stages.iter().zip(&shared.parts) {
+        let Kept::Ordinary(headers) = &meta.headers else { return };
+        for number in &self.ahead {
+            let stage = &self.stages[*number];
             let apart = match stage.place {
-                Place::Nowhere => None,
                 Place::Apart { table, .. } => Some(&shared.apart[table]),
-                Place::Entry { .. } => continue,
+                Place::Nowhere | Place::Entry { .. } => None,
             };
-            if stage.sees_as_sent {
-                stage.link.visit_with(part, LookAhead { apart, headers: &meta.headers, is_second });
-            }
+            stage.link.visit_with(&shared.parts[*number], LookAhead { apart, headers, is_second });
         }
     }
 
-    /// When the last flow of an entry expires; `None` if it has none.
+    /// When the last flow of an entry expires.
     #[inline]
-    fn deadline(&self, entry: &Entry<W>) -> Option<Nanos> {
-        let slots = self.stages.iter().flat_map(|stage| open_slots(entry, stage.place));
-        slots.map(|at| Nanos(entry.0[at])).max()
+    fn deadline(&self, entry: &Entry<W>) -> u64 {
+        let open = |slot: &Slot| if entry.0[0] & slot.bit == 0 { 0 } else { entry.0[slot.at] };
+        self.slots.iter().map(open).max().unwrap_or(0)
     }
 }
 
@@ -106,67 +84,165 @@ impl<L> Stage<L> {
 }
 
 /// The changes to a packet by the functions so far, as one verdict.
-#[derive(Default)]
-struct Sum {
-    port: Option<PortId>,
+struct Sum<'p> {
+    port: PortId,
     copy: Option<PortId>,
     rewrite: Option<Rewrite>,
-    /// The packet's headers as they are now, if they were rewritten.
-    seen: Option<Headers>,
+    /// The verdict of a function that drops or answers the packet.
+    end: Option<Verdict>,
+    /// The headers with which the packet came.
+    first: &'p Kept,
+    /// Those of an ordinary packet as they are now.
+    ordinary: Option<OrdinaryHeaders>,
+    /// Those of another packet, if they were rewritten.
+    other: Option<Headers>,
 }
 
-impl Sum {
+/// The headers of a packet as a function sees them.
+#[derive(Clone, Copy)]
+enum Seen<'s> {
+    Ordinary(&'s OrdinaryHeaders),
+    Other(&'s Headers),
+}
+
+impl<'p> Sum<'p> {
+    #[inline]
+    const fn of(first: &'p Kept) -> Self {
+        let ordinary = match first {
+            Kept::Ordinary(ordinary) => Some(*ordinary),
+            Kept::Other(_) => None,
+        };
+        Self { port: PortId::ACROSS, copy: None, rewrite: None, end: None, first, ordinary, other: None }
+    }
+
+    /// True if the packet goes no further.
+    #[inline]
+    const fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Adds a function's verdict. It was just written field by field, and is read so.
+    #[inline(always)]
+    fn add<L>(&mut self, verdict: &Verdict, stage: &Stage<L>) {
+        match verdict {
+            Verdict::Forward(port) => self.leave_by(*port),
+            Verdict::Rewrite { port, rewrite } => {
+                self.leave_by(*port);
+                self.rewrite(rewrite);
+            }
+            Verdict::Copy { port, copy, src, dst, macs } => {
+                self.leave_by(*port);
+                self.rewrite(&Rewrite { src: *src, dst: *dst, macs: *macs, ..Rewrite::NONE });
+                self.copy = Some(*copy);
+            }
+            Verdict::Drop(reason) => self.end = Some(Verdict::Drop(stage.reason(*reason))),
+            Verdict::Reply(_) | Verdict::Transform { .. } => self.end = Some(*verdict),
+        }
+    }
+
+    #[inline]
+    fn seen(&self) -> Seen<'_> {
+        match (&self.ordinary, &self.other, self.first) {
+            (Some(ordinary), ..) | (None, None, Kept::Ordinary(ordinary)) => Seen::Ordinary(ordinary),
+            (None, Some(headers), _) | (None, None, Kept::Other(headers)) => Seen::Other(headers),
+        }
+    }
+
     /// A function sends the packet out by a port of its own choice, or across, as it would have gone.
     #[inline]
     fn leave_by(&mut self, port: PortId) {
         if port != PortId::ACROSS {
-            self.port = Some(port);
+            self.port = port;
         }
     }
 
-    fn rewrite(&mut self, rewrite: &Rewrite, first: &Headers) {
-        self.seen = Some(rewrite.seen_in(self.seen.as_ref().unwrap_or(first)));
-        self.rewrite = Some(match &self.rewrite {
-            Some(before) => before.then(rewrite, first),
-            None => *rewrite,
-        });
+    #[inline]
+    fn rewrite(&mut self, rewrite: &Rewrite) {
+        match &mut self.ordinary {
+            Some(ordinary) => ordinary.rewrite(rewrite),
+            None => self.rewrite_other(rewrite),
+        }
+        match &self.rewrite {
+            Some(before) => self.rewrite = Some(before.then(rewrite, &self.first.all())),
+            None => self.rewrite = Some(*rewrite),
+        }
     }
 
-    #[inline]
+    #[inline(never)]
+    fn rewrite_other(&mut self, rewrite: &Rewrite) {
+        self.other = Some(rewrite.seen_in(&self.other.unwrap_or_else(|| self.first.all())));
+    }
+
+    #[inline(always)]
     fn verdict(self) -> Verdict {
-        let port = self.port.unwrap_or(PortId::ACROSS);
-        match (self.rewrite, self.copy) {
-            (None, _) => Verdict::Forward(port),
-            (Some(Rewrite { src, dst, macs, .. }), Some(copy)) => Verdict::Copy { port, copy, src, dst, macs },
-            (Some(rewrite), None) => Verdict::Rewrite { port, rewrite },
+        match (self.end, self.rewrite, self.copy) {
+            (Some(end), ..) => end,
+            (None, None, _) => Verdict::Forward(self.port),
+            (None, Some(Rewrite { src, dst, macs, .. }), Some(copy)) => {
+                Verdict::Copy { port: self.port, copy, src, dst, macs }
+            }
+            (None, Some(rewrite), None) => Verdict::Rewrite { port: self.port, rewrite },
         }
     }
 }
 
 /// Takes one function's step.
-struct Take<'s, 'a, L: Link, M: Memory, const W: usize> {
+struct Take<'s, 'p, 'a, L: Link, M: Memory, const W: usize> {
     cx: &'s mut Context<'a, Chain<L, W>, M>,
     entry: &'s mut Entry<W>,
-    meta: &'s Passage,
-    /// The packet as the function sees it.
-    headers: &'s Headers,
+    passage: &'s Passage,
+    sum: &'s mut Sum<'p>,
     stage: &'s Stage<L>,
 }
 
-impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Take<'_, 'a, L, M, W> {
-    type Answer = Step<Verdict, M>;
+/// The metadata of a packet that isn't ordinary.
+#[inline(never)]
+fn rare_meta<N: NetworkFunction>(nf: &N, headers: &Headers) -> Option<N::Meta> {
+    nf.meta(headers, &[])
+}
+
+/// The verdict on a packet without metadata.
+#[inline(never)]
+fn verdict_without_meta<N: NetworkFunction>(nf: &N, seen: Seen<'_>) -> Verdict {
+    match seen {
+        Seen::Ordinary(ordinary) => ordinary.look(|headers| nf.other(headers)),
+        Seen::Other(headers) => nf.other(headers),
+    }
+}
+
+impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Take<'_, '_, 'a, L, M, W> {
+    type Answer = Step<(), M>;
 
     #[inline]
-    fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Step<Verdict, M> {
-        let Self { cx, entry, meta: passage, headers, stage } = self;
-        if stage.drops_fragments && headers.fragment == Fragment::Later {
-            return Ok(Verdict::Drop(Reason::FRAGMENT));
-        }
-        let Some(meta) = nf.meta(headers, &[]) else { return Ok(nf.other(headers)) };
+    fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Step<(), M> {
+        let Self { cx, entry, passage, sum, stage } = self;
+        let meta = match sum.seen() {
+            Seen::Ordinary(ordinary) => ordinary.look(
+                #[inline(always)]
+                |headers| nf.meta(headers, &[]),
+            ),
+            Seen::Other(Headers { fragment: Fragment::Later, .. }) if stage.drops_fragments => {
+                sum.add(&Verdict::Drop(Reason::FRAGMENT), stage);
+                return Ok(());
+            }
+            Seen::Other(headers) => rare_meta(nf, headers),
+        };
+        // Here and below matched by reference: a move would copy the value.
+        let Some(meta) = &meta else {
+            let verdict = verdict_without_meta(nf, sum.seen());
+            sum.add(&verdict, stage);
+            return Ok(());
+        };
         match stage.place {
-            Place::Nowhere => cx.part(shared, stage.first_counter, |cx| match nf.open(cx, &meta)? {
-                Opened::Refused(verdict) => Ok(verdict),
-                Opened::Flow(mut flow) => nf.packet(cx, &mut flow, &meta),
+            Place::Nowhere => cx.part(shared, stage.first_counter, |cx| {
+                match nf.open(cx, meta)? {
+                    Opened::Refused(verdict) => sum.add(&verdict, stage),
+                    Opened::Flow(mut flow) => match nf.packet(cx, &mut flow, meta) {
+                        Ok(ref verdict) => sum.add(verdict, stage),
+                        Err(conflict) => return Err(conflict),
+                    },
+                }
+                Ok(())
             }),
             Place::Apart { table, found_at, .. } => {
                 let apart = &cx.shared.apart[table];
@@ -175,7 +251,10 @@ impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Take<'_, 'a, L
                     0 => &mut nowhere,
                     at => &mut entry.0[at + usize::from(passage.is_reversed)],
                 };
-                cx.part(shared, stage.first_counter, |cx| apart.step(nf, cx, &meta.key(), &meta, found))
+                cx.part(shared, stage.first_counter, |cx| {
+                    apart.reclaim(nf, cx)?;
+                    apart.step(nf, cx, &meta.key(), meta, found, |verdict| sum.add(verdict, stage))
+                })
             }
             Place::Entry { bit, at, words, is_directed } => {
                 let tuple = meta.key().to_tuple().unwrap_or(passage.key);
@@ -187,85 +266,114 @@ impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Take<'_, 'a, L
                     N::DESCRIPTION.name
                 );
                 let (bit, at) = (1 << (bit + second as u32), at + second * words);
-                let is_open = entry.0[0] & bit != 0;
-                let slot = &mut entry.0[at..at + words];
-                let (taken, assured) = cx.part(shared, stage.first_counter, |cx| {
-                    let mut place = InEntry { slot, is_open, assured: false };
-                    let verdict = place.step(nf, cx, &meta);
-                    (verdict.map(|verdict| (verdict, place.is_open)), place.assured)
-                });
-                let (verdict, is_open) = taken?;
-                entry.0[0] = entry.0[0] & !bit | if is_open { bit } else { 0 };
-                if assured {
+                let (open, flows) = entry.0.split_at_mut(1);
+                let place = InEntry { open: &mut open[0], bit, slot: &mut flows[at - 1..][..words] };
+                let mut is_assured = false;
+                cx.part(shared, stage.first_counter, |cx| {
+                    place.step(nf, cx, meta, &mut is_assured, |verdict| sum.add(verdict, stage))
+                })?;
+                if is_assured {
                     cx.assure();
                 }
-                Ok(verdict)
+                Ok(())
             }
         }
     }
 }
 
-/// A function's flow in an entry.
+/// A function's place for a flow in an entry.
 struct InEntry<'s> {
+    /// The entry's places that are in use.
+    open: &'s mut u64,
+    /// This place.
+    bit: u64,
     /// The deadline and the flow.
     slot: &'s mut [u64],
-    /// True if there is a flow.
-    is_open: bool,
-    /// True if the function protects it from eviction.
-    assured: bool,
 }
 
 impl InEntry<'_> {
-    /// Takes the step of a packet, as engines do.
-    #[inline]
+    /// Takes the step of a packet, as engines do. Sets `is_assured` if the function protects the flow from eviction.
+    #[inline(always)]
     fn step<N: NetworkFunction, M: Memory>(
-        &mut self,
+        self,
         nf: &N,
         cx: &mut Context<'_, N, M>,
         meta: &N::Meta,
-    ) -> Step<Verdict, M> {
+        is_assured: &mut bool,
+        decided: impl FnOnce(&Verdict),
+    ) -> Step<(), M> {
         let before = Nanos(self.slot[0]);
-        let known = if self.is_open { N::Flow::read_words(&self.slot[1..]) } else { None };
-        let known = match known {
-            Some(lapsed) if before <= cx.now() => {
-                nf.expire(cx, &lapsed)?;
-                cx.next();
-                None
+        if *self.open & self.bit != 0
+            && before > cx.now()
+            && let Some(mut flow) = N::Flow::read_words(&self.slot[1..])
+        {
+            match nf.packet(cx, &mut flow, meta) {
+                Ok(ref verdict) => decided(verdict),
+                Err(conflict) => return Err(conflict),
             }
-            known => known,
-        };
-        self.is_open = false;
-        let (mut flow, opened) = match known {
-            Some(flow) => (flow, Effects { deadline: Some(before), ..Effects::default() }),
-            None => match nf.open(cx, meta)? {
-                Opened::Refused(verdict) => return Ok(verdict),
-                Opened::Flow(flow) => (flow, cx.next()),
-            },
-        };
-        let verdict = nf.packet(cx, &mut flow, meta)?;
-        let effects = cx.next();
-        if effects.close {
-            nf.expire(cx, &flow)?;
-            cx.next();
-        } else {
-            self.slot[0] = effects.deadline.or(opened.deadline).unwrap_or(Nanos::NEVER).0;
+            let Effects { deadline, close, assured } = cx.effects();
+            if close {
+                return self.end(nf, cx, &flow);
+            }
+            self.slot[0] = deadline.unwrap_or(before).0;
             flow.write_words(&mut self.slot[1..]);
-            self.is_open = true;
-            self.assured = opened.assured | effects.assured;
+            *is_assured = assured;
+            return Ok(());
+        }
+        let verdict = self.open(nf, cx, meta, is_assured)?;
+        decided(&verdict);
+        Ok(())
+    }
+
+    /// Takes the step of a packet without a flow that is alive.
+    #[inline(never)]
+    fn open<N: NetworkFunction, M: Memory>(
+        self,
+        nf: &N,
+        cx: &mut Context<'_, N, M>,
+        meta: &N::Meta,
+        is_assured: &mut bool,
+    ) -> Step<Verdict, M> {
+        if *self.open & self.bit != 0
+            && let Some(lapsed) = N::Flow::read_words(&self.slot[1..])
+        {
+            nf.expire(cx, &lapsed)?;
+            cx.next();
+        }
+        *self.open &= !self.bit;
+        let mut flow = match nf.open(cx, meta)? {
+            Opened::Refused(verdict) => return Ok(verdict),
+            Opened::Flow(flow) => flow,
+        };
+        let opened = cx.next();
+        let verdict = nf.packet(cx, &mut flow, meta)?;
+        let Effects { deadline, close, assured } = cx.effects();
+        if close {
+            self.end(nf, cx, &flow)?;
+        } else {
+            self.slot[0] = deadline.or(opened.deadline).unwrap_or(Nanos::NEVER).0;
+            flow.write_words(&mut self.slot[1..]);
+            *self.open |= self.bit;
+            *is_assured = opened.assured | assured;
         }
         Ok(verdict)
+    }
+
+    /// Ends the flow with this packet.
+    #[inline(never)]
+    fn end<N: NetworkFunction, M: Memory>(self, nf: &N, cx: &mut Context<'_, N, M>, flow: &N::Flow) -> Step<(), M> {
+        cx.next();
+        nf.expire(cx, flow)?;
+        cx.next();
+        *self.open &= !self.bit;
+        Ok(())
     }
 }
 
 /// The places of a function in an entry that are in use: the first word of each.
-#[inline]
 fn open_slots<const W: usize>(entry: &Entry<W>, place: Place) -> impl Iterator<Item = usize> {
-    let (places, bit, at, words) = match place {
-        Place::Entry { bit, at, words, is_directed } => (if is_directed { 2 } else { 1 }, bit, at, words),
-        Place::Nowhere | Place::Apart { .. } => (0, 0, 0, 0),
-    };
     let open = entry.0[0];
-    (0..places).filter(move |number| open & 1 << (bit + *number as u32) != 0).map(move |number| at + number * words)
+    place.slots().filter(move |slot| open & slot.bit != 0).map(|slot| slot.at)
 }
 
 /// Ends a function's flows in an entry.
@@ -289,26 +397,10 @@ impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Expire<'_, 'a,
     }
 }
 
-/// Ends some flows that a function keeps apart.
-struct Reclaim<'s, 'a, L: Link, M: Memory, const W: usize> {
-    cx: &'s mut Context<'a, Chain<L, W>, M>,
-    apart: &'a super::Apart<M, W>,
-    stage: &'s Stage<L>,
-}
-
-impl<'a, L: Link, M: Memory, const W: usize> VisitWith<'a, M> for Reclaim<'_, 'a, L, M, W> {
-    type Answer = Step<(), M>;
-
-    fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Step<(), M> {
-        let Self { cx, apart, stage } = self;
-        cx.part(shared, stage.first_counter, |cx| apart.reclaim(nf, cx))
-    }
-}
-
 /// Prefetches what a function reads of shared state.
 struct LookAhead<'s, M: Memory, const W: usize> {
     apart: Option<&'s super::Apart<M, W>>,
-    headers: &'s Headers,
+    headers: &'s OrdinaryHeaders,
     is_second: bool,
 }
 
@@ -317,12 +409,16 @@ impl<'a, M: Memory, const W: usize> VisitWith<'a, M> for LookAhead<'_, M, W> {
 
     #[inline]
     fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) {
-        let Some(meta) = nf.meta(self.headers, &[]) else { return };
+        let meta = self.headers.look(
+            #[inline(always)]
+            |headers| nf.meta(headers, &[]),
+        );
+        let Some(meta) = &meta else { return };
         match (self.apart, self.is_second) {
             (Some(apart), false) => apart.prefetch(&meta.key()),
             (Some(apart), true) => apart.prefetch_flow(&meta.key()),
-            (None, false) => N::Speed::prefetch(nf, shared, &meta),
-            (None, true) => N::Speed::prefetch_entry(nf, shared, &meta),
+            (None, false) => N::Speed::prefetch(nf, shared, meta),
+            (None, true) => N::Speed::prefetch_entry(nf, shared, meta),
         }
     }
 }
