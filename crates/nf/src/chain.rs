@@ -20,12 +20,13 @@ use packet::{FiveTuple, FlowKey, Headers, Words};
 use crate::context::Context;
 use crate::description::{Description, IcmpErrors, PacketSet, Sharing};
 use crate::function::{FlowList, KeyOf, Meta, NetworkFunction, Opened, Sizing, Step};
+use crate::kept::Kept;
 use crate::report::{Fingerprint, Report};
 use crate::speed::Speed;
 use crate::verdict::{Reason, Verdict};
 
 use self::apart::{AnyKey, Apart, FLOW};
-use self::passage::{Kept, NO_KEY};
+use self::passage::{AllHeaders, NO_KEY};
 use self::step::{Alive, Expire, PortsOf, Shown};
 
 pub use self::entry::Entry;
@@ -47,6 +48,7 @@ pub use self::passage::Passage;
 /// The outcome is that of the functions run one behind another, but for this: functions that draw by [`Context::random`] draw by the
 /// number that the packet has ahead of the chain; an answer is made from the packet as it came, not as it was rewritten; and a full table
 /// evicts entries as a whole.
+#[derive(Clone)]
 pub struct Chain<L, const W: usize> {
     stages: Box<[Stage<L>]>,
     backwards: Box<[u16]>,
@@ -65,6 +67,7 @@ pub struct Chain<L, const W: usize> {
 }
 
 /// A place for a flow in an entry.
+#[derive(Clone, Copy)]
 struct Slot {
     /// Its bit in the entry's first word.
     bit: u64,
@@ -73,6 +76,7 @@ struct Slot {
 }
 
 /// A function of a chain.
+#[derive(Clone)]
 struct Stage<L> {
     name: String,
     link: L,
@@ -571,12 +575,42 @@ impl<L: Link, const W: usize> NetworkFunction for Chain<L, W> {
         }
     }
 
+    const KEEPS: bool = L::KEEPS;
+
+    fn keep<'a, M: Memory>(&self, shared: &'a Linked<L, W, M>, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for (stage, part) in self.stages.iter().zip(&shared.parts) {
+            stage.link.visit_with(part, step::KeepShared { tx: &mut *tx, kept: &mut *kept })?;
+        }
+        shared.apart.iter().try_for_each(|apart| apart.keep(tx, kept))
+    }
+
+    /// For each function its number of words, and these.
+    fn inherited(&self) -> Vec<u64> {
+        let parts: Vec<Vec<u64>> = self.stages.iter().map(|stage| stage.link.visit(step::Inherited)).collect();
+        if parts.iter().all(Vec::is_empty) {
+            return Vec::new();
+        }
+        parts.into_iter().flat_map(|words| [words.len() as u64].into_iter().chain(words)).collect()
+    }
+
+    fn inherit(&self, mut words: &[u64]) -> Option<Self> {
+        let stage = |stage: &Stage<L>| {
+            let (len, rest) = words.split_first()?;
+            let (own, rest) = rest.split_at_checked(usize::try_from(*len).ok()?)?;
+            words = rest;
+            let link = if own.is_empty() { stage.link.clone() } else { stage.link.inherit(own)? };
+            Some(Stage { link, ..stage.clone() })
+        };
+        let stages = self.stages.iter().map(stage).collect::<Option<_>>()?;
+        words.is_empty().then(|| Self { stages, ..self.clone() })
+    }
+
     #[inline(always)]
     fn meta(&self, headers: &Headers, _frame: &[u8]) -> Option<Passage> {
-        let kept = Kept::of(headers);
+        let kept = AllHeaders::of(headers);
         let (key, is_reversed) = match (&kept, self.set) {
             // Functions by connections have these fields of a TCP or UDP packet as their key (`packet_set`).
-            (Kept::Ordinary(_), PacketSet::SymmetricFiveTuple) => {
+            (AllHeaders::Ordinary(_), PacketSet::SymmetricFiveTuple) => {
                 headers.five_tuple().map_or((NO_KEY, false), |tuple| {
                     let (key, in_order) = tuple.symmetric();
                     (key, !in_order)

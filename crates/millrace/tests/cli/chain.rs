@@ -83,6 +83,26 @@ fn the_entries_of_a_chain_outlive_a_run() {
     assert!(other.contains("the snapshot is of another function"), "{other}");
 }
 
+/// So do flows that a function keeps apart, and what functions share.
+#[test]
+fn what_the_functions_of_a_chain_share_outlives_a_run() {
+    let folder = Folder::new();
+    let chain = "--chain firewall,nat,policer --set policer.burst=3000 --set policer.rate=50000";
+    for engine in ["--engine sequential", "--engine scr --cores 2", "--engine transactional --cores 1"] {
+        folder.stdout(&format!("run {chain} --in demo.pcap.zst --out whole.pcap"));
+        for (part, out) in
+            [("--to +3 --snapshot s.millrace", "first.pcap"), ("--from +3 --restore s.millrace", "rest.pcap")]
+        {
+            folder.stdout(&format!("run {chain} --in demo.pcap.zst {part} --out {out} {engine}"));
+        }
+        let (whole, first, rest) = (folder.bytes("whole.pcap"), folder.bytes("first.pcap"), folder.bytes("rest.pcap"));
+        assert!(first.len() > 10_000 && rest.len() > 10_000, "both parts have packets");
+        assert!([&first[..], &rest[24..]].concat() == whole, "{engine}");
+        folder.stdout(&format!("run {chain} --in demo.pcap.zst --from +3 --out anew.pcap"));
+        assert!(folder.bytes("anew.pcap") != rest, "what was kept decides");
+    }
+}
+
 #[test]
 fn slips_in_chains_are_told() {
     let folder = Folder::new();

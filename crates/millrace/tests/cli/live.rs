@@ -349,12 +349,22 @@ fn a_reload_loses_no_packet() {
     let folder = Folder::empty();
     fs::write(folder.path("fast.toml"), "rate = \"9Gbit\"\n").unwrap();
     fs::write(folder.path("faster.toml"), "rate = \"10Gbit\"\n").unwrap();
-    let sequenced = "--engine scr --cores 2 --sequencer xdp";
-    for engine in ["--engine sequential", "--engine rss --cores 2", "--engine scr --cores 2", sequenced] {
-        let run = row.run(&folder, &format!("policer --config fast.toml {engine}"));
+    let guarded = "[firewall]\ninside = [\"10.9.0.1/32\"]\n";
+    fs::write(folder.path("chain-fast.toml"), format!("{guarded}[policer]\nrate = \"9Gbit\"\n")).unwrap();
+    fs::write(folder.path("chain-faster.toml"), format!("{guarded}[policer]\nrate = \"10Gbit\"\n")).unwrap();
+    let runs = [
+        ("policer --config ", "--engine sequential"),
+        ("policer --config ", "--engine rss --cores 2"),
+        ("policer --config ", "--engine scr --cores 2"),
+        ("policer --config ", "--engine scr --cores 2 --sequencer xdp"),
+        ("--chain firewall,policer --config chain-", "--engine scr --cores 2"),
+    ];
+    for (line, engine) in runs {
+        let run = row.run(&folder, &format!("{line}fast.toml {engine}"));
+        let prefix = line.rsplit(' ').next().unwrap_or_default();
         datagrams_while(&row, engine, || {
             for number in 0..100 {
-                let file = ["faster.toml", "fast.toml"][number % 2];
+                let file = format!("{prefix}{}", ["faster.toml", "fast.toml"][number % 2]);
                 folder.stdout(&format!("ctl --control wall.sock reload {file}"));
             }
         });

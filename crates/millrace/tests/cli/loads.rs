@@ -57,6 +57,17 @@ fn programs_of_others_talk_through_a_translator() {
     );
 }
 
+/// Packets from outside go backwards through the chain: translated first, so that the firewall knows them as answers.
+#[test]
+fn programs_of_others_talk_through_a_chain() {
+    let Some(row) = row("lh") else { return };
+    row.address_for_nat();
+    let line = "--chain firewall,nat,policer --set backwards=[1] --set firewall.inside=[\"10.9.0.0/24\",\"fd09::1/128\"] \
+                --set nat.inside=[\"10.9.0.0/24\"] --set nat.external=[\"192.0.2.100\"] --set policer.rate=\"9Gbit\" \
+                --set policer.burst=10000000";
+    load(&row, line, ["--engine transactional --cores 2", "--engine scr --cores 2"], ["192.0.2.2", "fd09::2"]);
+}
+
 /// The servers are known by the address of a service.
 #[test]
 fn programs_of_others_talk_through_a_load_balancer() {

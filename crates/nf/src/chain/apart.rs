@@ -5,6 +5,7 @@ use packet::{Family, FlowKey, Key, Nanos, Words, hash_words};
 
 use crate::context::{Context, Effects};
 use crate::function::{Flow, NetworkFunction, Opened, Step};
+use crate::kept::Kept;
 use crate::report::Fingerprint;
 use crate::verdict::Verdict;
 
@@ -269,6 +270,22 @@ impl<M: Memory, const W: usize> Apart<M, W> {
             }
         }
         fingerprint.add(sum);
+        Ok(())
+    }
+
+    /// Keeps all flows.
+    pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, kept: &mut Kept<'_>) -> Step<(), M> {
+        for at in kept.pool::<M>(tx, &self.pool)? {
+            let Some(record) = kept.element::<M, _>(tx, &self.records, at)? else { return Ok(()) };
+            let Some(key) = record.first_chunk().filter(|key| key[0] != 0) else {
+                kept.damage();
+                return Ok(());
+            };
+            if kept.reads() && !self.index.insert(tx, AnyKey(*key), at as u32)? {
+                kept.damage();
+                return Ok(());
+            }
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::function::NetworkFunction;
 
 /// A function of a chain. [`chain!`](crate::chain) implements it for an enum with a variant for each function, so that a chain of any of
 /// them is compiled once.
-pub trait Link: Send + Sync + Sized + 'static {
+pub trait Link: Clone + Send + Sync + Sized + 'static {
     /// The shared state of any of the functions.
     type Shared<M: Memory>: Send + 'static;
 
@@ -18,6 +18,9 @@ pub trait Link: Send + Sync + Sized + 'static {
 
     /// True if any of the functions counts packets by numbers of its own.
     const COUNTS: bool;
+
+    /// True if all that the functions share outlives a run: [`NetworkFunction::KEEPS`].
+    const KEEPS: bool;
 
     /// The function's initial shared state in `memory`.
     fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
@@ -36,6 +39,9 @@ pub trait Link: Send + Sync + Sized + 'static {
     /// # Errors
     /// The reason why it can't, as a sentence.
     fn succeed(self, old: &Self) -> Result<Self, String>;
+
+    /// This function with what it has inherited: [`NetworkFunction::inherit`].
+    fn inherit(&self, words: &[u64]) -> Option<Self>;
 
     /// Fits the shared state of `old` to this function: [`NetworkFunction::adopt`].
     fn adopt<M: Memory>(&self, old: &Self, shared: &mut Self::Shared<M>, memory: &M);
@@ -59,14 +65,15 @@ pub trait VisitWith<'a, M: Memory> {
     fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Self::Answer;
 }
 
-/// Makes the type of the functions that a chain may have, with a variant for each, and the type of their shared state.
+/// Makes the type of the functions that a chain may have, with a variant for each, and the type of their shared state. The functions are
+/// `Clone`.
 ///
 /// ```
 /// # use memory::Memory;
 /// # use millrace_nf::{self as nf, *};
 /// # use packet::{Headers, Host};
 /// # macro_rules! forwards { ($name:ident) => {
-/// #     #[derive(Debug)] pub struct $name;
+/// #     #[derive(Clone, Debug)] pub struct $name;
 /// #     impl NetworkFunction for $name {
 /// #         type Meta = Host; type Flow = (); type Shared<M: Memory> = (); type Speed = Plain;
 /// #         const DESCRIPTION: Description = Description { name: stringify!($name), summary: "", state: "", sharing: Sharing::Nothing, keys: &[], drop_reasons: &[], recipes: &[] };
@@ -100,7 +107,7 @@ macro_rules! chain {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         $vis enum $link {
             $(
                 #[doc = concat!("The function `", stringify!($function), "`.")]
@@ -128,6 +135,10 @@ macro_rules! chain {
             };
 
             const COUNTS: bool = false $(|| <$function as $crate::NetworkFunction>::COUNTS)+;
+            const KEEPS: bool = true $(&& (
+                <$function as $crate::NetworkFunction>::KEEPS
+                    || !<$function as $crate::NetworkFunction>::DESCRIPTION.sharing.is_any()
+            ))+;
 
             fn shared<M: $crate::memory::Memory>(&self, memory: &M) -> $shared<M> {
                 match self {
@@ -162,6 +173,12 @@ macro_rules! chain {
                     })+
                     #[allow(unreachable_patterns)]
                     _ => Err($crate::String::from("the functions of a chain can't change while it runs")),
+                }
+            }
+
+            fn inherit(&self, words: &[u64]) -> Option<Self> {
+                match self {
+                    $(Self::$variant(nf) => $crate::NetworkFunction::inherit(nf, words).map(Self::$variant),)+
                 }
             }
 

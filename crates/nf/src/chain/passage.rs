@@ -17,17 +17,17 @@ pub struct Passage {
     pub(super) key: FiveTuple,
     /// True if the packet goes from the second end of the key to the first.
     pub(super) is_reversed: bool,
-    pub(super) headers: Kept,
+    pub(super) headers: AllHeaders,
 }
 
 /// All headers of a packet. Those of an ordinary packet take little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum AllHeaders {
     Ordinary(OrdinaryHeaders),
     Other(Headers),
 }
 
-impl Kept {
+impl AllHeaders {
     #[inline(always)]
     pub(super) fn of(headers: &Headers) -> Self {
         match OrdinaryHeaders::of(headers) {
@@ -73,8 +73,8 @@ impl Meta for Passage {
     #[inline]
     fn source(&self) -> Option<Host> {
         match &self.headers {
-            Kept::Ordinary(ordinary) => ordinary.look(Headers::source),
-            Kept::Other(headers) => headers.source(),
+            AllHeaders::Ordinary(ordinary) => ordinary.look(Headers::source),
+            AllHeaders::Other(headers) => headers.source(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Meta for Passage {
             wire_len: from.u32()?,
         };
         from.end()?;
-        Some(Self { key, is_reversed, headers: Kept::of(&headers) })
+        Some(Self { key, is_reversed, headers: AllHeaders::of(&headers) })
     }
 }
 

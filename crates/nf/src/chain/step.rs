@@ -7,9 +7,10 @@ use memory::Memory;
 use packet::{FlowKey, Fragment, Headers, Nanos, OrdinaryHeaders, Rewrite};
 
 use super::apart::words_of;
-use super::{COMMON, Chain, Entry, Kept, Link, Passage, Place, Slot, Stage, Visit, VisitWith};
+use super::{AllHeaders, COMMON, Chain, Entry, Link, Passage, Place, Slot, Stage, Visit, VisitWith};
 use crate::context::{Context, Effects};
 use crate::function::{Flow, Meta, NetworkFunction, Opened, Step};
+use crate::kept::Kept;
 use crate::report::Fingerprint;
 use crate::speed::Speed;
 use crate::verdict::{PortId, Reason, Verdict};
@@ -49,7 +50,7 @@ impl<L: Link, const W: usize> Chain<L, W> {
     /// which the packet came can't tell yet.
     #[inline]
     pub(super) fn look_ahead<M: Memory>(&self, shared: &super::Linked<L, W, M>, meta: &Passage, is_second: bool) {
-        let Kept::Ordinary(headers) = &meta.headers else { return };
+        let AllHeaders::Ordinary(headers) = &meta.headers else { return };
         for number in &self.ahead {
             let stage = &self.stages[*number];
             let apart = match stage.place {
@@ -91,7 +92,7 @@ struct Sum<'p> {
     /// The verdict of a function that drops or answers the packet.
     end: Option<Verdict>,
     /// The headers with which the packet came.
-    first: &'p Kept,
+    first: &'p AllHeaders,
     /// Those of an ordinary packet as they are now.
     ordinary: Option<OrdinaryHeaders>,
     /// Those of another packet, if they were rewritten.
@@ -107,10 +108,10 @@ enum Seen<'s> {
 
 impl<'p> Sum<'p> {
     #[inline]
-    const fn of(first: &'p Kept) -> Self {
+    const fn of(first: &'p AllHeaders) -> Self {
         let ordinary = match first {
-            Kept::Ordinary(ordinary) => Some(*ordinary),
-            Kept::Other(_) => None,
+            AllHeaders::Ordinary(ordinary) => Some(*ordinary),
+            AllHeaders::Other(_) => None,
         };
         Self { port: PortId::ACROSS, copy: None, rewrite: None, end: None, first, ordinary, other: None }
     }
@@ -143,8 +144,8 @@ impl<'p> Sum<'p> {
     #[inline]
     fn seen(&self) -> Seen<'_> {
         match (&self.ordinary, &self.other, self.first) {
-            (Some(ordinary), ..) | (None, None, Kept::Ordinary(ordinary)) => Seen::Ordinary(ordinary),
-            (None, Some(headers), _) | (None, None, Kept::Other(headers)) => Seen::Other(headers),
+            (Some(ordinary), ..) | (None, None, AllHeaders::Ordinary(ordinary)) => Seen::Ordinary(ordinary),
+            (None, Some(headers), _) | (None, None, AllHeaders::Other(headers)) => Seen::Other(headers),
         }
     }
 
@@ -434,6 +435,31 @@ impl<'a, M: Memory> VisitWith<'a, M> for Digest<'_, 'a, M> {
 
     fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Step<(), M> {
         nf.fingerprint(shared, self.tx, self.fingerprint)
+    }
+}
+
+/// Keeps a function's shared state.
+pub(super) struct KeepShared<'s, 'a, 'w, M: Memory> {
+    pub(super) tx: &'s mut M::Tx<'a>,
+    pub(super) kept: &'s mut Kept<'w>,
+}
+
+impl<'a, M: Memory> VisitWith<'a, M> for KeepShared<'_, 'a, '_, M> {
+    type Answer = Step<(), M>;
+
+    fn function<N: NetworkFunction>(self, nf: &N, shared: &'a N::Shared<M>) -> Step<(), M> {
+        if nf.description().sharing.is_any() { nf.keep(shared, self.tx, self.kept) } else { Ok(()) }
+    }
+}
+
+/// The words of what a function has inherited.
+pub(super) struct Inherited;
+
+impl Visit for Inherited {
+    type Answer = Vec<u64>;
+
+    fn function<N: NetworkFunction>(self, nf: &N) -> Vec<u64> {
+        nf.inherited()
     }
 }
 
