@@ -18,6 +18,8 @@ use crate::check::{cargo, root, target};
 const FUNCTIONS: [&str; 5] = ["firewall", "nat", "policer", "conntrack", "heavy-hitter"];
 /// Flows of the traffic: in cache, and beyond.
 const FLOWS: [&str; 2] = ["1k", "1M"];
+/// Functions that are run as whole commands, one behind another, and as a chain.
+const COMMANDS: [&str; 3] = ["firewall", "nat", "policer"];
 /// Lengths of frames in bytes.
 const SIZES: [u32; 5] = [64, 256, 512, 1024, 1500];
 /// Ways to split, and their arguments.
@@ -64,6 +66,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
             &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(campaign.start_s), campaign.load);
     }
     page += &chains(&gathered)?;
+    page += &through(&gathered)?;
     page += &splitting(&gathered)?;
     page += &reordering(&gathered)?;
     page += &offload(&gathered)?;
@@ -120,6 +123,11 @@ fn traffic(program: &Path, folder: &Path, quick: bool) -> Result<()> {
         let rate = "--rate 1M --size 64";
         (format!("mixed-{flows}"), format!("uniform --transport udp --flows {flows_of} --packets {packets} {rate}"))
     }));
+    lines.extend(FLOWS.iter().map(|flows| {
+        let (flows_of, packets) = if quick { ("1k", packets) } else { (*flows, "4M") };
+        let rate = "--rate 10M --size 64";
+        (format!("through-{flows}"), format!("uniform --transport udp --flows {flows_of} --packets {packets} {rate}"))
+    }));
     lines.push(("heavy".into(), format!("backbone --transport tcp --packets {packets} --rate 1M")));
     for (name, line) in lines {
         let out = folder.join(format!("{name}.pcap"));
@@ -157,6 +165,19 @@ fn plan(quick: bool, folder: &Path) -> Vec<Run> {
     }
     let of = |name: String| folder.join(format!("{name}.pcap")).display().to_string();
     for round in 1..=rounds(quick) {
+        for flows in FLOWS {
+            let (mut from, settings) = (of(format!("through-{flows}")), nat(COMMANDS.len(), flows));
+            let chain = format!("run --chain {}{settings} --in {from}", COMMANDS.join(","));
+            for function in COMMANDS {
+                let settings = if function == "nat" { settings.replace("nat.", "") } else { String::new() };
+                let out = of(format!("through-{function}"));
+                let line = format!("run {function}{settings} --in {from} --out {out} --json");
+                add(format!("through/{flows}/{function}/{round}"), &line);
+                from = out;
+            }
+            let line = format!("{chain} --out {} --json", of("through-chain".into()));
+            add(format!("through/{flows}/chain/{round}"), &line);
+        }
         for size in SIZES {
             for (store, arguments) in STORES {
                 let capture = of(format!("size-{size}"));
@@ -270,6 +291,32 @@ fn chains(gathered: &Gathered) -> Result<String> {
             &rows,
         );
     }
+    Ok(out)
+}
+
+/// Whole commands, from a capture to a capture.
+fn through(gathered: &Gathered) -> Result<String> {
+    let mut out = format!(
+        "## The chain of three as whole commands\n\n`millrace run --chain {} --in a.pcap --out b.pcap` beside three commands, one behind another, each from a \
+         capture to a capture: nanoseconds of elapsed time for a packet, of 4 million packets.\n\n",
+        COMMANDS.join(",")
+    );
+    let mut rows = Vec::new();
+    for flows in FLOWS {
+        let ns = |what: &str| of_rounds(gathered, &format!("through/{flows}/{what}"), "/ns_per_packet");
+        let mut chain = ns("chain")?;
+        let parts: Vec<Vec<f64>> = COMMANDS.iter().map(|function| ns(function)).collect::<Result<_>>()?;
+        let mut apart: Vec<f64> = (0..chain.len()).map(|round| parts.iter().map(|part| part[round]).sum()).collect();
+        let mut ratios: Vec<f64> = chain.iter().zip(&apart).map(|(chain, apart)| chain / apart).collect();
+        rows.push(vec![
+            flows.to_owned(),
+            spread(&mut chain, 0),
+            spread(&mut apart, 0),
+            spread(&mut ratios, 2),
+            "measured".into(),
+        ]);
+    }
+    out += &markdown(&["flows", "chain, ns", "three commands, ns", "chain / commands", ""], &rows);
     Ok(out)
 }
 
