@@ -1,10 +1,10 @@
 //! Splitting packets and joining them again: [`Park`].
 
-use packet::{Fragment, LinkType, Transport, parse};
+use packet::{Fragment, Headers, LinkType, Transport, parse};
 
 use crate::counts::Counts;
 use crate::lengths;
-use crate::ring::{Look, Ring};
+use crate::ring::{Look, Place, Ring};
 use crate::store::Store;
 use crate::tag::{End, Secret, TAG_BYTES, Tag, Wish, is_tagged};
 
@@ -67,6 +67,14 @@ pub enum Joined {
     Gone,
 }
 
+/// Reason for which a packet goes whole.
+#[derive(Clone, Copy)]
+enum Unsplit {
+    TooShort,
+    /// It is no whole packet of TCP or UDP, its headers are too long or its payload, or its lengths say something else than there is.
+    Other,
+}
+
 impl Park {
     /// A split with nothing parked.
     ///
@@ -99,13 +107,18 @@ impl Park {
 
     fn decide(&mut self, link: LinkType, wire_len: u32, frame: &mut [u8]) -> Split {
         let cut = self.cut(link, wire_len, frame);
-        let place = cut.and_then(|cut| self.store.choose(&mut self.ring, (frame.len() - cut) as u32));
-        self.counts.occupied += u64::from(cut.is_some() && place.is_none());
-        let (cut, place) = match cut.zip(place) {
-            Some(chosen) => chosen,
-            // No frame but ours ends like a tag where the function sees it: it gets a tag, with nothing parked.
-            None if is_tagged(frame) => (frame.len(), self.ring.take_by_force(0)),
-            None => return Split::Whole,
+        let place = cut.ok().and_then(|cut| self.store.choose(&mut self.ring, (frame.len() - cut) as u32));
+        let (cut, place) = match (cut, place) {
+            (Ok(cut), Some(place)) => (cut, place),
+            _ if is_tagged(frame) => self.cut_tagged(link, wire_len, frame),
+            (cut, _) => {
+                *match cut {
+                    Ok(_) => &mut self.counts.occupied,
+                    Err(Unsplit::TooShort) => &mut self.counts.too_short,
+                    Err(Unsplit::Other) => &mut self.counts.other,
+                } += 1;
+                return Split::Whole;
+            }
         };
         self.counts.evicted += u64::from(place.evicts);
         if cut < frame.len() {
@@ -120,27 +133,32 @@ impl Park {
         Split::Head { len: cut, tag }
     }
 
-    /// Returns the place to cut at; `None` if the packet goes whole.
-    fn cut(&mut self, link: LinkType, wire_len: u32, frame: &mut [u8]) -> Option<usize> {
+    /// Returns the place to cut at, or why the packet goes whole.
+    fn cut(&self, link: LinkType, wire_len: u32, frame: &[u8]) -> Result<usize, Unsplit> {
         let keep = self.options.keep;
         if frame.len() <= keep + TAG_BYTES {
-            self.counts.too_short += 1;
-            return None;
+            return Err(Unsplit::TooShort);
         }
-        let headers = parse(link, frame, wire_len, 0).ok().filter(|headers| {
-            headers.fragment == Fragment::Whole
-                && headers.tunnel.is_none()
-                && matches!(headers.transport, Transport::Tcp(_) | Transport::Udp { .. })
-                && usize::from(headers.payload_offset) <= keep
-        });
+        let headers = plain(link, wire_len, frame).filter(|headers| usize::from(headers.payload_offset) <= keep);
         let payload_end = headers.map(|headers| u32::from(headers.payload_offset) + headers.payload_len);
         // What is behind the datagram, and what a length field has no room for, could not be put back where it was.
         let fits = payload_end.is_some_and(|end| !self.options.shorten || end as usize == frame.len());
         if !fits || frame.len() - keep > PAYLOAD_MAX || self.options.shorten && !can_shorten(link, frame, keep) {
-            self.counts.other += 1;
-            return None;
+            return Err(Unsplit::Other);
         }
-        Some(keep)
+        Ok(keep)
+    }
+
+    /// Chooses a place to cut a packet at that goes whole but ends like a tag, as no frame but ours does where the function sees it. Its last
+    /// bytes are parked and a tag takes their place, so that the function sees its length; if they may be headers, the tag comes behind.
+    fn cut_tagged(&mut self, link: LinkType, wire_len: u32, frame: &[u8]) -> (usize, Place) {
+        let cut = frame.len() - TAG_BYTES;
+        let can_park = plain(link, wire_len, frame).is_some_and(|headers| usize::from(headers.payload_offset) <= cut);
+        let place = if can_park { self.store.choose(&mut self.ring, TAG_BYTES as u32) } else { None };
+        match place {
+            Some(place) => (cut, place),
+            None => (frame.len(), self.ring.take_by_force(0)),
+        }
     }
 
     /// Asks for the payload of a frame that has come back. Stores on other machines take a while to answer, so ask for those of a burst
@@ -235,6 +253,15 @@ impl Park {
     pub(crate) fn set_generation(&mut self, generation: u16) {
         self.ring.set_generation(generation);
     }
+}
+
+/// The headers of a packet behind which there is nothing that a function of headers reads: TCP or UDP, neither a fragment nor a tunnel.
+fn plain(link: LinkType, wire_len: u32, frame: &[u8]) -> Option<Headers> {
+    parse(link, frame, wire_len, 0).ok().filter(|headers| {
+        headers.fragment == Fragment::Whole
+            && headers.tunnel.is_none()
+            && matches!(headers.transport, Transport::Tcp(_) | Transport::Udp { .. })
+    })
 }
 
 /// True if the lengths of a frame can be shortened and restored.

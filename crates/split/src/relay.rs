@@ -83,5 +83,5 @@ fn move_on(batch: &mut Batch, park: &mut Park, scratch: &mut Vec<u8>, relayed: &
             let _ = join(park, batch, index, scratch);
         }
     }
-    split(park, batch, is_wire, scratch);
+    split(park, batch, is_wire, true, scratch);
 }

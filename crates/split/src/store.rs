@@ -113,7 +113,9 @@ impl Store {
         }
     }
 
-    pub(crate) fn silent(&self) -> Vec<String> {
+    /// The servers that don't answer now, by address.
+    #[must_use]
+    pub fn silent(&self) -> Vec<String> {
         match self {
             Self::Local(_) => Vec::new(),
             Self::Remote(remote) => remote.servers.silent(),

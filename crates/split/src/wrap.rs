@@ -26,8 +26,15 @@ impl Shared {
     }
 }
 
-/// Splits the packets of a burst that came by these interfaces.
-pub(crate) fn split(park: &mut Park, batch: &mut Batch, which: impl Fn(u16) -> bool, longer: &mut Vec<u8>) {
+/// Splits the packets of a burst that came by these interfaces. If they are `to_send`, their lengths on the wire become what goes to the
+/// function; otherwise they stay, for a function in this process to see.
+pub(crate) fn split(
+    park: &mut Park,
+    batch: &mut Batch,
+    which: impl Fn(u16) -> bool,
+    to_send: bool,
+    longer: &mut Vec<u8>,
+) {
     for index in 0..batch.len() {
         let packet = batch.packets()[index];
         if !which(packet.interface) {
@@ -47,6 +54,10 @@ pub(crate) fn split(park: &mut Park, batch: &mut Batch, which: impl Fn(u16) -> b
                 let wire_len = packet.wire_len.max(longer.len() as u32);
                 batch.packets_mut()[index].wire_len = wire_len;
             }
+        }
+        if to_send && packet.wire_len == packet.len {
+            let packet = &mut batch.packets_mut()[index];
+            packet.wire_len = packet.len;
         }
     }
 }
@@ -118,7 +129,7 @@ impl<Q: Receive> Receive for Half<Q> {
         let mut park = self.park.lock();
         park.tend();
         if received == Received::Packets {
-            split(&mut park, batch, |_| true, &mut self.scratch);
+            split(&mut park, batch, |_| true, false, &mut self.scratch);
         }
         Ok(received)
     }
@@ -252,6 +263,8 @@ impl<Q: Transmit> Transmit for HeadedHalf<Q> {
             if !is_tagged(batch.bytes(index)) {
                 continue;
             }
+            // What is sent is the header.
+            batch.packets_mut()[index].wire_len = packet.len;
             match packet.fate {
                 Fate::Transmit(_) => {}
                 Fate::Both(..) => set_wish(batch.bytes_mut(index), Wish::Keep),
@@ -262,7 +275,7 @@ impl<Q: Transmit> Transmit for HeadedHalf<Q> {
                     let tag = bytes.len() - TAG_BYTES;
                     bytes.copy_within(tag.., len - TAG_BYTES);
                     let packet = &mut batch.packets_mut()[index];
-                    packet.len = len as u32;
+                    (packet.len, packet.wire_len) = (len as u32, len as u32);
                     packet.fate = Fate::Transmit(packet.interface);
                     self.released += 1;
                 }

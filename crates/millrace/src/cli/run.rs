@@ -197,6 +197,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             sequence::refuse_one_core(args.cores)?;
             (EngineKind::Scr, args.cores)
         }
+        Some(Wanted::Auto) if args.offload.is_given() => {
+            return Err(Failed::usage(
+                "--engine auto times engines without a card; with --offload name sequential or rss",
+            ));
+        }
         Some(Wanted::Auto) => {
             args.steering_options.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
@@ -333,6 +338,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     drop((progress, watch));
 
     let Ended { outcome, saved } = outcome?;
+    args.split.tell_missing(park.as_ref());
     if let Some(recorder) = recorder {
         recorder.finish()?;
     }

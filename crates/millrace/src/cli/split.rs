@@ -17,7 +17,7 @@ use super::failure::Failed;
 use super::live::Xdp;
 use super::run::secret;
 use super::signals;
-use crate::print::number::{self, counted};
+use crate::print::number::{self, count, counted};
 use crate::print::output::{print, print_json, remark};
 use crate::print::split::{Counted, json, text};
 use crate::print::style::Style;
@@ -46,7 +46,7 @@ pub(super) struct Args {
     /// Network interface towards the function, one for each --interface, in the same order
     #[arg(long = "function-port", value_name = "NAME", required = true)]
     ports: Vec<String>,
-    /// Number of bytes of a packet that the function gets; packets with longer headers go whole
+    /// Number of bytes of a packet that the function gets, 64 to 512; packets with longer headers go whole
     #[arg(long, value_name = "BYTES", default_value = "128", value_parser = kept)]
     keep: usize,
     #[command(flatten)]
@@ -77,9 +77,9 @@ pub(super) struct Parking {
     /// Number of times that the ring of slots may come round to a payload; at the last time the payload is given up for another
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..), help_heading = SPLITTING)]
     rounds: u8,
-    /// Longest wait for a payload server, in milliseconds
-    #[arg(long, value_name = "MS", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = SPLITTING)]
-    store_timeout: u32,
+    /// Longest wait for a payload server, in milliseconds [default: 20, over captures 2000]
+    #[arg(long, value_name = "MS", value_parser = milliseconds, help_heading = SPLITTING)]
+    store_timeout: Option<u32>,
 }
 
 /// Place for payloads.
@@ -92,7 +92,7 @@ enum Place {
 /// Splitting of a run's packets in front of the function.
 #[derive(clap::Args)]
 pub(super) struct SplitOption {
-    /// Let the function see this many bytes of each packet, with a tag behind them, and park the rest until the packet leaves: what
+    /// Let the function see this many bytes of each packet, 64 to 512, with a tag behind them, and park the rest until the packet leaves: what
     /// `millrace split` does between machines, in one
     #[arg(long, value_name = "BYTES", value_parser = kept, help_heading = SPLITTING)]
     split: Option<usize>,
@@ -107,6 +107,16 @@ fn kept(text: &str) -> Result<usize, String> {
         None => Err(format!("it must be from {KEEP_MIN} to {KEEP_MAX} bytes")),
     }
 }
+
+fn milliseconds(text: &str) -> Result<u32, String> {
+    let range = "a whole number of milliseconds from 1 to 10000, without a unit";
+    text.parse().ok().filter(|ms| (1..=10_000).contains(ms)).ok_or_else(|| range.to_owned())
+}
+
+/// Wait for a payload server where packets arrive whether or not it answers.
+const LIVE_MS: u32 = 20;
+/// Wait for one where packets wait for it.
+const CAPTURE_MS: u32 = 2_000;
 
 /// Parses the place of payloads.
 fn place(text: &str) -> Result<Place, String> {
@@ -147,18 +157,26 @@ const SLOTS_MAX: u64 = 1 << 22;
 
 impl Parking {
     /// A park with nothing in it.
-    fn open(&self, keep: usize, shorten: bool) -> Result<Park, Failed> {
+    fn open(&self, keep: usize, shorten: bool, wait_ms: u32) -> Result<Park, Failed> {
         let slots = match u32::try_from(self.slots) {
             Ok(slots) if self.slots <= SLOTS_MAX => slots,
-            Ok(_) | Err(_) => return Err(Failed::usage(format_args!("--slots: there may be {SLOTS_MAX}"))),
+            Ok(_) | Err(_) => {
+                return Err(Failed::usage(format_args!(
+                    "--slots: at most {} payloads can be parked",
+                    count(SLOTS_MAX)
+                )));
+            }
         };
         let store = match &self.store {
             Place::Local => Store::local(slots),
             Place::Servers(servers) => {
-                let timeout = Duration::from_millis(self.store_timeout.into());
+                let timeout = Duration::from_millis(self.store_timeout.unwrap_or(wait_ms).into());
                 Store::remote(servers, slots, secret(), timeout).map_err(Failed::input)?
             }
         };
+        for store in store.silent() {
+            remark(&format!("{store} doesn't answer; it is left out until it does\n"));
+        }
         let options = Options { keep, slots, rounds: self.rounds, shorten, secret: Secret(secret()) };
         Ok(Park::new(options, store))
     }
@@ -169,7 +187,7 @@ impl Parking {
             ("--store", self.store != Place::Local),
             ("--slots", self.slots != 32_768),
             ("--rounds", self.rounds != 1),
-            ("--store-timeout", self.store_timeout != 20),
+            ("--store-timeout", self.store_timeout.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
@@ -192,7 +210,7 @@ impl SplitOption {
             };
         };
         needs_headers_only(program, "--split")?;
-        Ok(Some(Shared::new(self.parking.open(keep, false)?)))
+        Ok(Some(Shared::new(self.parking.open(keep, false, CAPTURE_MS)?)))
     }
 }
 
@@ -218,10 +236,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
     let interfaces: Vec<String> =
         args.wires.iter().zip(&args.ports).flat_map(|(wire, port)| [wire.clone(), port.clone()]).collect();
-    let park = Shared::new(args.parking.open(args.keep, args.shorten)?);
-    for store in park.lock().silent() {
-        remark(&format!("{store} doesn't answer; it is left out until it does\n"));
-    }
+    let park = Shared::new(args.parking.open(args.keep, args.shorten, LIVE_MS)?);
     let (mut port, describe) = open(args, interfaces)?;
     let stop = Arc::new(AtomicBool::new(false));
     signals::stop_on_interrupt(&stop);
@@ -265,6 +280,22 @@ fn open(args: &Args, interfaces: Vec<String>) -> Result<Opening, Failed> {
 }
 
 impl SplitOption {
+    /// Says on standard error how many packets have no payload any more, and are missing in the output.
+    pub(super) fn tell_missing(&self, park: Option<&Shared>) {
+        let Some(park) = park else { return };
+        let counts = park.lock().counts();
+        let missing = counts.lost + counts.late;
+        if missing > 0 {
+            let advice = match (counts.late, counts.lost) {
+                (0, _) => "a store lost them or was too slow; raise --store-timeout",
+                (_, 0) => "their slots were used again; raise --slots or --rounds",
+                _ => "a store lost them or was too slow, and slots were used again; raise --store-timeout and --slots",
+            };
+            let packets = counted(missing, "packet is", "packets are");
+            remark(&format!("{packets} missing in what is sent, without their payloads: {advice}\n"));
+        }
+    }
+
     /// The counts of a run whose packets were split.
     pub(super) fn counted(&self, park: Option<&Shared>) -> Option<Counted> {
         let (keep, park) = self.split.zip(park)?;
@@ -276,6 +307,14 @@ impl SplitOption {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits() {
+        assert_eq!((milliseconds("1"), milliseconds("10000")), (Ok(1), Ok(10_000)));
+        for wrong in ["", "0", "10001", "1ms", "-1"] {
+            assert!(milliseconds(wrong).unwrap_err().contains("milliseconds"), "{wrong}");
+        }
+    }
 
     #[test]
     fn stores() {

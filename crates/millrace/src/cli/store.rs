@@ -1,6 +1,6 @@
 //! `millrace store`: a payload server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ use crate::print::output::{print, print_json, remark};
   millrace store --listen 127.0.0.1:7000 --memory 1G
   sudo millrace split --interface wire0 --function-port nf0 --store udp://127.0.0.1:7000")]
 pub(super) struct Args {
-    /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Address, or name of this host, and port to listen on
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listened)]
     listen: SocketAddr,
     /// Memory for payloads in bytes, such as 64M or 1G
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = number::parse_positive)]
@@ -35,6 +35,12 @@ pub(super) struct Args {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn listened(text: &str) -> Result<SocketAddr, String> {
+    let write = "write ADDRESS:PORT, such as 127.0.0.1:7000 or [::1]:7000";
+    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {write}"))?;
+    found.next().ok_or_else(|| format!("it has no address; {write}"))
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {

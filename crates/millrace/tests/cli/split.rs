@@ -75,6 +75,15 @@ fn captures_of_all_kinds_come_out_the_same() {
     assert!(captures == 0 || captures > 20 && splits > 500, "{captures} captures, {splits} splits");
 }
 
+/// What is missing in the output is said where a user looks.
+#[test]
+fn packets_without_payload_are_told() {
+    let folder = Folder::new();
+    let told = folder.run("run nat --in demo.pcap.zst --split 64 --slots 16 --out few.pcap");
+    let (said, code) = (told.2, told.0);
+    assert!(code == 0 && said.contains("missing in what is sent") && said.contains("raise --slots"), "{said}");
+}
+
 #[test]
 fn wrong_options_are_named() {
     let folder = Folder::new();
@@ -86,6 +95,9 @@ fn wrong_options_are_named() {
             "`tcp://h:1` is no store: write local, udp://HOST:PORT",
         ),
         ("run identify --in demo.pcap.zst --split 64", "identify reads payloads, which --split keeps from it"),
+        ("run nat --in demo.pcap.zst --split 64 --store-timeout 1ms", "a whole number of milliseconds"),
+        ("run nat --in demo.pcap.zst --split 64 --slots 5000000", "--slots: at most 4,194,304 payloads"),
+        ("store --listen nowhere", "write ADDRESS:PORT"),
         ("run nat --in demo.pcap.zst --parked", "--parked is for runs on interfaces"),
         ("split --interface a --function-port b --function-port c", "as many --function-port as --interface"),
         ("store --listen 127.0.0.1:0 --memory 5", "one payload takes 2048 bytes"),
@@ -145,23 +157,44 @@ impl Drop for Started {
 ///                   |            |
 ///                 [n0]  wall   [n1]
 /// ```
-#[test]
-fn a_split_stands_between_hosts_and_a_firewall_elsewhere() {
-    let Some(row) = Row::new("sp") else { return };
-    let wall = Namespace::new("sp-f").expect("root may");
+fn rig(label: &str) -> Option<(Row, Namespace)> {
+    let row = Row::new(label)?;
+    let wall = Namespace::new(&format!("{label}-f")).expect("root may");
     row.wall.lay_wire("nf0", &wall, "n0", 1600).expect("the wire is laid");
     row.wall.lay_wire("nf1", &wall, "n1", 1600).expect("the wire is laid");
     row.wall.ip(&["link", "set", "lo", "up"]).expect("it is there");
+    Some((row, wall))
+}
+
+const SPLIT: &str = "split --interface inside0 --function-port nf0 --interface outside0 --function-port nf1 --json";
+const FIREWALL: &str = "run firewall --set inside=[\"10.9.0.1/32\"] --interface n0 --interface n1 --parked \
+                        --control=none --json --log text";
+
+/// Without XDP the kernel tells how long a packet is, and only whole ones are sent.
+#[test]
+fn a_split_and_a_firewall_stand_without_xdp() {
+    let Some((row, wall)) = rig("sq") else { return };
+    let folder = Folder::empty();
+    let split = Started::new(&row.wall, &folder, &format!("{SPLIT} --xdp off"), "splitting behind 128 bytes");
+    let run = Started::new(&wall, &folder, &format!("{FIREWALL} --xdp off"), "n1: ");
+    carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).expect("it goes through");
+    let summary = split.end();
+    assert!(summary["joins"].as_u64() > Some(100) && summary["balances"] == true, "{summary}");
+    let summary = run.end();
+    assert!(summary["packets"]["forwarded"].as_u64() > Some(100), "{summary}");
+}
+
+#[test]
+fn a_split_stands_between_hosts_and_a_firewall_elsewhere() {
+    let Some((row, wall)) = rig("sp") else { return };
     let folder = Folder::empty();
     let store = |port: u16| {
         Started::new(&row.wall, &folder, &format!("store --listen 127.0.0.1:{port} --json"), "listening on")
     };
     let (first, second) = (store(7000), store(7001));
-    let line = "split --interface inside0 --function-port nf0 --interface outside0 --function-port nf1 \
-                --store udp://127.0.0.1:7000-7001 --json";
-    let split = Started::new(&row.wall, &folder, line, "splitting behind 128 bytes");
-    let line = "run firewall --set inside=[\"10.9.0.1/32\"] --interface n0 --interface n1 --parked --control=none";
-    let run = Started::new(&wall, &folder, &format!("{line} --json --log text"), "n1: ");
+    let line = format!("{SPLIT} --store udp://127.0.0.1:7000-7001");
+    let split = Started::new(&row.wall, &folder, &line, "splitting behind 128 bytes");
+    let run = Started::new(&wall, &folder, FIREWALL, "n1: ");
 
     carry(&row.inside, &row.outside, "10.9.0.2:5001", LONG).expect("it goes through");
     // What the firewall drops is released.

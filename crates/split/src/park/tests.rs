@@ -122,6 +122,16 @@ fn what_looks_like_a_tag_is_not_believed() {
     let head = to_function(&mut park, &forged);
     assert_eq!(head.len(), forged.len() + TAG_BYTES);
     assert_eq!(back(&mut park, &head), Some(forged.clone()));
+    // The same at the end of a short packet: the function sees the packet's length.
+    let mut short = datagram(40, 3, false);
+    let len = short.len();
+    short[len - TAG_BYTES..].copy_from_slice(&forged[forged.len() - TAG_BYTES..]);
+    let before = park.counts();
+    let head = to_function(&mut park, &short);
+    assert!(head.len() == len && head[..len - TAG_BYTES] == short[..len - TAG_BYTES] && head != short);
+    assert_eq!(back(&mut park, &head), Some(short));
+    let after = park.counts();
+    assert_eq!((after.splits - before.splits, after.too_short), (1, before.too_short), "counted once");
     // From the function: it is dropped.
     assert_eq!(back(&mut park, &forged), None);
     assert_eq!(park.counts().damaged, 1);

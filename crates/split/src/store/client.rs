@@ -87,7 +87,13 @@ impl Servers {
             let (address, greeted) = (*address, now);
             Ok(Server { address, socket, slots: each, answers: false, misses: 0, greeted, free: None })
         };
-        let servers = addresses.iter().map(server).collect::<io::Result<Vec<_>>>()?;
+        let reached = |address: &SocketAddr| {
+            let why = |error: io::Error| {
+                io::Error::new(error.kind(), format!("the store at {address} can't be reached: {error}"))
+            };
+            server(address).map_err(why)
+        };
+        let servers = addresses.iter().map(reached).collect::<io::Result<Vec<_>>>()?;
         let (request, answer) = (Vec::with_capacity(HEADER + PAYLOAD_MAX), vec![0; HEADER + PAYLOAD_MAX + 1]);
         let (asked, spare) = (HashMap::new(), Vec::new());
         let mut all = Self { servers, session, timeout, asked, spare, request, answer };
