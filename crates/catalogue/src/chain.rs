@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use engine::EngineError;
 use functions::chain::{AnyFunction, Chain, LongChain, Make, SHORT};
 use functions::{Catalogued, Visitor};
 use nf::{Description, Function, Link};
+use port::{Fate, Packet, Queue};
 use serde::Deserialize;
 use toml::Table;
 
 use crate::config::{ConfigError, Settings, nearest};
-use crate::{Loaded, Program};
+use crate::explained::explain_one;
+use crate::{Decided, Explained, Loaded, Program};
 
 /// The description of chains.
 pub(crate) const DESCRIPTION: Description = AnyFunction::DESCRIPTION;
@@ -79,6 +82,54 @@ pub fn parts(settings: &Settings) -> Result<Vec<Part>, ConfigError> {
         only.made.map(|made| made.map(|made| (key, made)))
     };
     functions.iter().filter_map(part).collect()
+}
+
+/// What each function of a chain does with one packet, as far as the packet comes, with the functions' names.
+pub type Way = Vec<(String, Explained)>;
+
+/// Runs the functions of a chain one behind another over the packets before number `number`, counted from 0, and takes the steps of that one
+/// apart. `None` if there are fewer packets.
+///
+/// # Errors
+/// Errors of the port.
+///
+/// # Panics
+/// If the settings are not those of a chain, which [`parts`] checks.
+pub fn explain(settings: &Settings, queue: &mut dyn Queue, number: u64) -> Result<Option<Way>, EngineError> {
+    let Config { backwards, .. } = settings.read(&DESCRIPTION).expect("it was read before");
+    let all = parts(settings).expect("it was read before");
+    let mut steppers: Vec<_> = all.iter().map(|(name, program)| (name, program.stepper())).collect();
+    let is_backwards = |packet: &Packet| backwards.contains(&packet.interface);
+    explain_one(
+        &mut steppers,
+        queue,
+        number,
+        |steppers, packet, bytes| {
+            let (mut now, mut bytes) = (packet, bytes.to_vec());
+            for (_, stepper) in in_order(steppers, is_backwards(&packet)) {
+                let Some((after, sent)) = stepper.step(Packet { fate: Fate::default(), ..now }, &bytes) else { break };
+                (now, bytes) = (after, sent.to_vec());
+            }
+        },
+        |steppers, packet, bytes| {
+            let (mut now, mut bytes, mut way) = (packet, bytes.to_vec(), Way::new());
+            for (name, stepper) in in_order(steppers, is_backwards(&packet)) {
+                let explained = stepper.explain(Packet { fate: Fate::default(), ..now }, &bytes);
+                (now, bytes) = (explained.packet, explained.after.clone());
+                let is_last = explained.decided != Decided::Forwarded;
+                way.push(((*name).clone(), explained));
+                if is_last {
+                    break;
+                }
+            }
+            way
+        },
+    )
+}
+
+/// The functions in the order in which a packet meets them.
+fn in_order<T>(all: &mut [T], backwards: bool) -> Box<dyn Iterator<Item = &mut T> + '_> {
+    if backwards { Box::new(all.iter_mut().rev()) } else { Box::new(all.iter_mut()) }
 }
 
 /// The name of a function in a chain that has had it so often.

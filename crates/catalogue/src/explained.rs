@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{EngineError, EngineKind, Inspect, Options, private_instance};
-use nf::{Function, Meta};
-use packet::{Headers, Malformed, parse};
+use engine::{EngineError, EngineKind, Inspect, Options, PrivateInstance, private_instance};
+use nf::{Function, KeyOf, Meta};
+use packet::{Headers, Malformed, Nanos, parse};
 use port::{Batch, Packet, Queue, Received, Sides};
 
 /// The way of one packet through a function.
@@ -39,55 +39,115 @@ pub enum Decided {
     Dropped(&'static str),
 }
 
-impl Explained {
-    /// Runs the packets before number `number`, counted from 0, and takes that one's step apart. `None` if there are fewer packets.
-    pub(crate) fn of<N: Function>(
-        nf: &Arc<N>,
-        queue: &mut dyn Queue,
-        number: u64,
-    ) -> Result<Option<Self>, EngineError> {
+/// A function that takes packets one by one, on one core.
+pub trait Stepper {
+    /// Takes the step of a packet. Returns the packet as it is forwarded, with its bytes; `None` if it is dropped or answered.
+    fn step(&mut self, packet: Packet, bytes: &[u8]) -> Option<(Packet, &[u8])>;
+
+    /// Takes the step of a packet apart.
+    fn explain(&mut self, packet: Packet, bytes: &[u8]) -> Explained;
+}
+
+/// A function on one core.
+pub(crate) struct OneCore<N: Function> {
+    nf: Arc<N>,
+    instance: PrivateInstance<N>,
+    one: Batch,
+}
+
+impl<N: Function> OneCore<N> {
+    pub(crate) fn new(nf: &Arc<N>) -> Self {
         let mut instance = private_instance(EngineKind::Sequential, Arc::clone(nf), 1, &Options::default());
         instance.workers[0].face(Sides::default());
-        let (mut batch, mut one) = (Batch::default(), Batch::default());
-        while queue.receive(&mut batch)? != Received::End {
-            for index in 0..batch.len() {
-                let packet = batch.packets()[index];
-                one.clear();
-                one.push(packet, batch.bytes(index));
-                if packet.seq.0 < number {
-                    instance.workers[0].process(&mut one);
-                    continue;
-                }
-                let before = batch.bytes(index).to_vec();
-                let headers = parse(packet.link, &before, packet.wire_len, packet.interface);
-                let key = headers.as_ref().ok().and_then(|headers| nf.meta(headers, &before)).map(|meta| meta.key());
-                let state = |instance: &dyn Inspect<N>| {
-                    let key = key?;
-                    instance.each_flow(packet.time).find(|flow| flow.key == key).map(|flow| nf.shown(&flow.flow))
-                };
-                let state_before = state(&instance);
-                let counted = instance.workers[0].counters();
-                instance.workers[0].process(&mut one);
-                let counters = instance.workers[0].counters();
-                let reason = counters.drops().find(|(reason, count)| counted.dropped[usize::from(reason.0)] < *count);
-                let decided = match reason {
-                    Some((reason, _)) => Decided::Dropped(reason.name(nf.description().drop_reasons)),
-                    None if counters.replied > counted.replied => Decided::Replied,
-                    None => Decided::Forwarded,
-                };
-                let (after, bytes) = one.packet(0);
-                return Ok(Some(Self {
-                    packet: *after,
-                    before,
-                    after: bytes.to_vec(),
-                    headers,
-                    key: key.map(|key| key.to_string()),
-                    state_before,
-                    state_after: state(&instance),
-                    decided,
-                }));
-            }
+        Self { nf: Arc::clone(nf), instance, one: Batch::default() }
+    }
+
+    fn process(&mut self, packet: Packet, bytes: &[u8]) {
+        self.one.clear();
+        self.one.push(packet, bytes);
+        self.instance.workers[0].process(&mut self.one);
+    }
+
+    /// The state of a packet set.
+    fn state(&self, key: Option<KeyOf<N>>, now: Nanos) -> Option<String> {
+        let key = key?;
+        self.instance.each_flow(now).find(|flow| flow.key == key).map(|flow| self.nf.shown(&flow.flow))
+    }
+}
+
+impl<N: Function> Stepper for OneCore<N> {
+    fn step(&mut self, packet: Packet, bytes: &[u8]) -> Option<(Packet, &[u8])> {
+        let before = self.instance.workers[0].tally().forwarded;
+        self.process(packet, bytes);
+        let is_forwarded = self.instance.workers[0].tally().forwarded > before;
+        is_forwarded.then(|| {
+            let (packet, bytes) = self.one.packet(0);
+            (*packet, bytes)
+        })
+    }
+
+    fn explain(&mut self, packet: Packet, bytes: &[u8]) -> Explained {
+        let headers = parse(packet.link, bytes, packet.wire_len, packet.interface);
+        let key = headers.as_ref().ok().and_then(|headers| self.nf.meta(headers, bytes)).map(|meta| meta.key());
+        let state_before = self.state(key, packet.time);
+        let counted = self.instance.workers[0].counters();
+        self.process(packet, bytes);
+        let counters = self.instance.workers[0].counters();
+        let reason = counters.drops().find(|(reason, count)| counted.dropped[usize::from(reason.0)] < *count);
+        let decided = match reason {
+            Some((reason, _)) => Decided::Dropped(reason.name(self.nf.description().drop_reasons)),
+            None if counters.replied > counted.replied => Decided::Replied,
+            None => Decided::Forwarded,
+        };
+        let (after, sent) = self.one.packet(0);
+        Explained {
+            packet: *after,
+            before: bytes.to_vec(),
+            after: sent.to_vec(),
+            headers,
+            key: key.map(|key| key.to_string()),
+            state_before,
+            state_after: self.state(key, packet.time),
+            decided,
         }
-        Ok(None)
+    }
+}
+
+/// Calls `step` with each packet before number `number`, counted from 0, and `explain` with that one. `None` if there are fewer packets.
+pub(crate) fn explain_one<S, T>(
+    steppers: &mut S,
+    queue: &mut dyn Queue,
+    number: u64,
+    step: impl Fn(&mut S, Packet, &[u8]),
+    explain: impl FnOnce(&mut S, Packet, &[u8]) -> T,
+) -> Result<Option<T>, EngineError> {
+    let mut batch = Batch::default();
+    while queue.receive(&mut batch)? != Received::End {
+        for (packet, bytes) in batch.each(0..batch.len()) {
+            if packet.seq.0 >= number {
+                return Ok(Some(explain(steppers, *packet, bytes)));
+            }
+            step(steppers, *packet, bytes);
+        }
+    }
+    Ok(None)
+}
+
+impl Explained {
+    /// Runs the packets before number `number`, counted from 0, and takes that one's step apart. `None` if there are fewer packets.
+    ///
+    /// # Errors
+    /// Errors of the port.
+    pub fn of(stepper: &mut dyn Stepper, queue: &mut dyn Queue, number: u64) -> Result<Option<Self>, EngineError> {
+        let mut stepper = stepper;
+        explain_one(
+            &mut stepper,
+            queue,
+            number,
+            |stepper, packet, bytes| {
+                stepper.step(packet, bytes);
+            },
+            |stepper, packet, bytes| stepper.explain(packet, bytes),
+        )
     }
 }

@@ -38,7 +38,8 @@ use port::{Batch, Port, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 
 use crate::config::{ConfigError, Settings};
-pub use crate::explained::{Decided, Explained};
+use crate::explained::OneCore;
+pub use crate::explained::{Decided, Explained, Stepper};
 pub use crate::runs::{FlowEnds, FlowRow, FlowRows, Numbers, Runs, TakeOver};
 pub use crate::snapshot::{Restart, Snapshot, SnapshotError};
 
@@ -305,11 +306,8 @@ pub trait Program: Send + Sync {
     /// Errors of the port.
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError>;
 
-    /// Runs it over the packets before number `number`, counted from 0, and takes that one's step apart. `None` if there are fewer.
-    ///
-    /// # Errors
-    /// Errors of the port.
-    fn explain_packet(&self, queue: &mut dyn Queue, number: u64) -> Result<Option<Explained>, EngineError>;
+    /// The function with empty state, to take packets one by one.
+    fn stepper(&self) -> Box<dyn Stepper>;
 
     /// Compares every engine with `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
@@ -546,8 +544,8 @@ impl<N: Function> Program for Loaded<N> {
         Ok(instance.report(now))
     }
 
-    fn explain_packet(&self, queue: &mut dyn Queue, number: u64) -> Result<Option<Explained>, EngineError> {
-        Explained::of(&self.0, queue, number)
+    fn stepper(&self) -> Box<dyn Stepper> {
+        Box::new(OneCore::new(&self.0))
     }
 
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use catalogue::chain::Way;
 use catalogue::{Catalogue, Decided, Explained};
 use clap::builder::ArgPredicate;
 use packet::{Fragment, Headers, Malformed, Network, TcpFlags, Transport, parse, protocol};
 use port::MemoryQueue;
 use serde_json::{Value, json};
 
-use super::Configuration;
 use super::failure::Failed;
 use super::traffic::Source;
+use super::{CHAIN, Configuration};
 use crate::print::number::{count, counted, iso};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -18,7 +19,7 @@ use crate::print::style::Style;
 /// Explain what a function does with a packet of a capture
 ///
 /// Runs the function over the packets before it. Then tells what the parser reads, the key of the packet's packet set, its state before and
-/// after, the verdict with the reason of a drop, and what is rewritten. For rule sets, `millrace rules explain` tells the way rule by rule.
+/// after, the verdict with the reason of a drop, and what is rewritten; of a chain, each function's part. For rule sets, `millrace rules explain` tells the way rule by rule.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace explain firewall --in a.pcap --packet 1734
@@ -62,15 +63,28 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return Err(Failed::usage(format_args!("--packet {number}: {} has {packets}, from number 1", traffic.name)));
     }
     let mut queue = MemoryQueue::new(Arc::clone(&traffic.trace), BURST);
-    let explained = program.explain_packet(&mut queue, number - 1)?;
+    let explained = Explained::of(&mut *program.stepper(), &mut queue, number - 1)?;
     let Some(explained) = explained else {
         return Err(Failed::usage(format_args!("--packet {}: there is no such packet", count(number))));
     };
+    let settings = args.configuration.settings()?;
+    let is_chain = args.function == CHAIN && catalogue::chain::parts(&settings)?.len() > 1;
+    let way = if is_chain {
+        let mut queue = MemoryQueue::new(Arc::clone(&traffic.trace), BURST);
+        catalogue::chain::explain(&settings, &mut queue, number - 1)?.unwrap_or_default()
+    } else {
+        Way::new()
+    };
     let told = Told { function: &args.function, number, explained: &explained };
-    match args.json {
-        true => print_json(&told.json()),
-        false => print(&told.text()),
+    let parts: Vec<Told<'_>> = way.iter().map(|(function, explained)| Told { function, number, explained }).collect();
+    if args.json {
+        let mut all = told.json();
+        if is_chain {
+            all["functions"] = parts.iter().map(Told::json).collect();
+        }
+        return print_json(&all);
     }
+    print(&(told.text() + &parts.iter().map(Told::part).collect::<String>()))
 }
 
 struct Told<'a> {
@@ -100,6 +114,25 @@ impl Told<'_> {
                 line("before", state_before.as_deref().unwrap_or("no flow"));
                 line("after", state_after.as_deref().unwrap_or("no flow"));
             }
+        }
+        line("verdict", &self.verdict());
+        self.changes().iter().for_each(|change| line("", change));
+        out
+    }
+
+    /// The function's part in a chain.
+    fn part(&self) -> String {
+        let Explained { key, state_before, state_after, .. } = self.explained;
+        let mut out = format!("  {}\n", Style::stdout().bold(self.function));
+        let mut line = |name: &str, text: &str| out += &format!("    {name:<8}{text}\n");
+        if let Some(key) = key {
+            line("key", key);
+        }
+        if let Some(state) = state_before {
+            line("before", state);
+        }
+        if let Some(state) = state_after {
+            line("after", state);
         }
         line("verdict", &self.verdict());
         self.changes().iter().for_each(|change| line("", change));

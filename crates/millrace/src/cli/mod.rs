@@ -259,6 +259,14 @@ fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry,
 /// The function that `--chain` means.
 const CHAIN: &str = "chain";
 
+/// The name of a function of a chain.
+fn chained(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a name is missing beside a comma: write firewall,nat without spaces".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
 /// Quotes a text as one word for a shell.
 fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(&byte);
@@ -272,7 +280,7 @@ fn word(text: &str) -> String {
 #[derive(clap::Args)]
 struct Configuration {
     /// Functions to run as a chain, first to last, in place of FUNCTION: with one parse, and one look-up for all that have the same packet sets
-    #[arg(long, value_name = "FUNCTION,...", value_delimiter = ',')]
+    #[arg(long, value_name = "FUNCTION,...", value_delimiter = ',', value_parser = chained)]
     chain: Option<Vec<String>>,
     /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
@@ -304,6 +312,9 @@ impl Configuration {
     /// The function of this name, or the chain.
     fn entry<'a>(&self, catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry, Failed> {
         match &self.chain {
+            Some(_) if self.set.iter().any(|given| given.split('=').next() == Some("functions")) => {
+                Err(Failed::usage("--set functions: --chain names the functions; leave one of both out"))
+            }
             Some(_) if name != CHAIN => Err(Failed::usage(format_args!(
                 "{name}: --chain names all functions, so no other one is named; a capture is given by --in"
             ))),

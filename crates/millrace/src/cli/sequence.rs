@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::ArgPredicate;
 use engine::SequencedTotal;
 use engine::carrier::{ETHERNET_BYTES, Outer, Shape, TIME_BYTES, TRAILER_BYTES, parse};
 use engine::{Control, EngineError};
@@ -14,7 +15,7 @@ use super::captures::{self, PART};
 use super::failure::{Failed, INPUT, INTERRUPTED};
 use super::files::{self, Format};
 use super::run::complete_before;
-use super::{Configuration, engines, entry, signals};
+use super::{Configuration, engines, signals};
 use crate::print::number::{self, bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
 use crate::print::output::{json_text, note, print, print_json, remark};
@@ -38,7 +39,13 @@ The output has the input's format unless its name or --format sets another. `run
 as `run` on the original capture. With `--loss-recovery on`, packets of the sequenced capture may be missing.")]
 pub(super) struct Args {
     /// Function whose history is written (`millrace functions` lists them)
-    #[arg(long, value_name = "FUNCTION")]
+    #[arg(
+        long,
+        value_name = "FUNCTION",
+        required = false,
+        required_unless_present = "chain",
+        default_value_if("chain", ArgPredicate::IsPresent, "chain")
+    )]
     function: String,
     #[command(flatten)]
     input: captures::Input,
@@ -82,7 +89,7 @@ enum Switch {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    let entry = entry(catalogue, &args.function)?;
+    let entry = args.configuration.entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     refuse_one_core(args.cores)?;
     let outer = match args.ethernet {

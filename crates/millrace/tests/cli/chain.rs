@@ -54,6 +54,19 @@ fn a_chain_is_told_by_function() {
     let explained = folder
         .stdout("explain --chain conntrack,policer --set policer.icmp_errors=quoted --in demo.pcap.zst --packet 40");
     assert!(explained.contains("conntrack: ") && explained.contains("policer: Bucket"), "{explained}");
+    // Each function's part, also of those that keep their flows elsewhere, as far as the packet comes.
+    let nat = "--chain firewall,nat,policer --in demo.pcap.zst --packet";
+    let told = (1..200).map(|number| folder.json(&format!("explain {nat} {number} --json"))).find(|told| {
+        told["verdict"] == "forwarded" && told["functions"][1]["changes"].as_array().is_some_and(|all| !all.is_empty())
+    });
+    let told = told.expect("some packet is translated");
+    let names: Vec<_> = (0..3).map(|at| told["functions"][at]["function"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["firewall", "nat", "policer"]);
+    assert_eq!(told["functions"][2]["bytes_sent"], told["bytes_sent"], "the last one's packet is the chain's");
+    assert!(told["functions"][2]["state_after"].as_str().is_some_and(|state| state.contains("Bucket")), "{told}");
+    let dropped = (1..200).map(|number| folder.json(&format!("explain {nat} {number} --json")));
+    let dropped = dropped.into_iter().find(|told| told["verdict"] == "dropped").expect("some packet is dropped");
+    assert_eq!(dropped["functions"].as_array().map(Vec::len), Some(1), "{dropped}");
     let checked = folder.stdout("check --chain conntrack,ddos");
     assert!(checked.contains("an entry of its own for ddos: it needs source address"), "{checked}");
     let page = folder.stdout("functions chain");
@@ -114,6 +127,11 @@ fn slips_in_chains_are_told() {
         (
             "run --chain firewall,nat --set policer.rate=5 --in demo.pcap.zst",
             "`policer` is neither a key of chain nor a function in it",
+        ),
+        ("run --chain firewall, --in demo.pcap.zst", "a name is missing beside a comma"),
+        (
+            "run --chain firewall,nat --set functions=[\"nat\"] --in demo.pcap.zst",
+            "--set functions: --chain names the functions",
         ),
         ("run --chain firewall,nat --set nat.sesions=5 --in demo.pcap.zst", "did you mean `sessions`?"),
         ("run --chain firewall,nat --set firewall=5 --in demo.pcap.zst", "`firewall` must be a table: [firewall]"),
