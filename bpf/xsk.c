@@ -302,7 +302,8 @@ struct segment {
 
 // A connection that the program takes packets of. Sides are the first endpoint, then the second. Times are those of the monotonic clock.
 struct entry {
-	// State bits, and above them the packets that passed while it was waiting. Changed by atomic instructions alone.
+	// State bits, and in the upper half two counters of 16 bits: packets of each side that passed while it was waiting. Changed by atomic
+	// instructions alone.
 	u64 word;
 	u64 deadline;
 	// The time of the last packet.
@@ -316,7 +317,8 @@ struct entry {
 	// For each side, whether its packets are forwarded (1) or dropped (0).
 	u32 forwards[2];
 	u32 is_tcp;
-	u32 pad;
+	// Of this use of the entry.
+	u32 id;
 	struct side sides[2];
 	struct segment last_segment;
 };
@@ -325,9 +327,8 @@ struct entry {
 #define OPEN 1ULL
 // Somebody reads or writes the rest of the entry.
 #define LOCKED 2ULL
-// Packets pass to the socket and are counted.
+// Packets pass to the socket. They are counted, and stamped by their numbers, so that user space knows when it has had them all.
 #define WAITING 4ULL
-#define PASSED_ONE (1ULL << 32)
 
 // How often a program tries to lock an entry. Whoever holds it needs a fraction of a microsecond.
 #define TRIES 16
@@ -498,6 +499,18 @@ always_inline int take_locked(struct entry *entry, const struct seen *seen, u32 
 	return action;
 }
 
+// Puts a number ahead of a packet that goes to a socket, if there is room.
+always_inline void stamp_number(struct xdp_md *context, u64 number)
+{
+	if (bpf_xdp_adjust_meta(context, -(int)sizeof(struct stamp)))
+		return;
+	struct stamp *stamp = (struct stamp *)(u64)context->data_meta;
+	if ((void *)(stamp + 1) > (void *)(u64)context->data)
+		return;
+	stamp->number = number;
+	stamp->time = 0;
+}
+
 // Takes a packet if its connection has an open entry. Returns its action; -1 if it goes to the socket. A packet that an open entry doesn't
 // take closes the entry.
 always_inline int take(struct xdp_md *context)
@@ -521,8 +534,12 @@ always_inline int take(struct xdp_md *context)
 	for (int i = 0; i < TRIES; i++) {
 		u64 word = *(volatile u64 *)&entry->word;
 		if (word & WAITING) {
-			if (__sync_val_compare_and_swap(&entry->word, word, word + PASSED_ONE) == word)
+			u64 shift = seen.segment.from_first ? 32 : 48, mask = 0xffffULL << shift;
+			u64 next = (word & ~mask) | ((word + (1ULL << shift)) & mask);
+			if (__sync_val_compare_and_swap(&entry->word, word, next) == word) {
+				stamp_number(context, (u64)entry->id << 16 | ((next & mask) >> shift));
 				return -1;
+			}
 			continue;
 		}
 		if (!(word & OPEN))

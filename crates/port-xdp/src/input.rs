@@ -552,7 +552,13 @@ impl Receive for Input {
         let card = |core: u32| {
             let part = (first + core * each, each);
             let (connections, progress) = (Arc::clone(connections), Arc::clone(progress));
-            let card = XdpCard::new(connections, progress, Arc::clone(&self.outlets), self.clock, part);
+            let card = XdpCard::new(
+                connections,
+                progress,
+                (Arc::clone(&self.core), Arc::clone(&self.outlets)),
+                self.clock,
+                part,
+            );
             Box::new(card) as Box<dyn Card>
         };
         Some((0..cores as u32).map(card).collect())

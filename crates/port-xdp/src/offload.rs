@@ -32,6 +32,8 @@ pub(crate) struct Connections {
     entries_map: Map,
     entries: NonNull<Entry>,
     len: u32,
+    /// Number of the next use of an entry.
+    next: AtomicU32,
     /// Keeps the memory mapped.
     _area: Area,
 }
@@ -59,7 +61,7 @@ pub(crate) struct Entry {
     key: [AtomicU64; 5],
     forwards: [AtomicU32; 2],
     is_tcp: AtomicU32,
-    pad: u32,
+    id: AtomicU32,
     sides: [Side; 2],
     last_segment: Segment,
 }
@@ -91,7 +93,7 @@ struct Segment {
 const OPEN: u64 = 1;
 const LOCKED: u64 = 2;
 const WAITING: u64 = 4;
-/// Where the count of packets begins that passed while the entry was waiting.
+/// Where the counters of packets begin that passed while the entry was waiting.
 const PASSED_SHIFT: u32 = 32;
 
 /// State of an entry, as it was a moment ago.
@@ -99,7 +101,8 @@ const PASSED_SHIFT: u32 = 32;
 pub(crate) enum State {
     /// The program takes its packets.
     Open,
-    /// The program counts its packets, so many so far, and hands them to the socket.
+    /// The program counts its packets and hands them to the socket: so many of the first side in the lower 16 bits, and of the second in the
+    /// upper ones.
     Waiting { passed: u32 },
     /// The program hands its packets to the socket.
     Closed,
@@ -109,6 +112,8 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) key: Tuple,
+    /// Number of this use of the entry, in the stamps of packets that pass while it is waiting.
+    pub(crate) id: u32,
     pub(crate) deadline: u64,
     pub(crate) idle: [u64; 2],
     pub(crate) bytes_max: u64,
@@ -121,7 +126,7 @@ impl Connections {
     pub(crate) fn new(len: u32) -> io::Result<Self> {
         let by_tuple = Map::table("connections", size_of::<Tuple>(), len)?;
         let (entries_map, area) = Map::shared("entries", size_of::<Entry>(), len)?;
-        Ok(Self { by_tuple, entries_map, entries: area.at(0, len as usize), len, _area: area })
+        Ok(Self { by_tuple, entries_map, entries: area.at(0, len as usize), len, next: AtomicU32::new(1), _area: area })
     }
 
     pub(crate) const fn len(&self) -> u32 {
@@ -131,6 +136,12 @@ impl Connections {
     /// The maps of the programs, by the names that these have for them.
     pub(crate) fn maps(&self) -> [(&'static str, RawFd); 2] {
         [("connections", self.by_tuple.as_raw_fd()), ("entries", self.entries_map.as_raw_fd())]
+    }
+
+    /// A number for the next use of an entry.
+    pub(crate) fn next_id(&self) -> u32 {
+        // ORDERING: Relaxed. The number alone.
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn entry(&self, number: u32) -> &Entry {
@@ -201,6 +212,7 @@ impl Entry {
         set(&self.bytes_max, terms.bytes_max);
         self.key.iter().zip(terms.key).for_each(|(word, value)| set(word, value));
         self.is_tcp.store(u32::from(terms.tcp.is_some()), Ordering::Relaxed);
+        self.id.store(terms.id, Ordering::Relaxed);
         if let Some(windows) = &terms.tcp {
             self.set_windows(windows);
         }

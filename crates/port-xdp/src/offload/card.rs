@@ -1,9 +1,9 @@
 //! A core's part of the table of connections as a card: [`XdpCard`].
 //!
-//! A connection that is put in waits at first. Its packets still go to the core, which takes them for the card, and the program counts them. Once
-//! none has passed for a moment, and all that had passed before are decided and sent, the entry opens. So the program overtakes no packet.
-//! A UDP stream without such a moment is opened after a while all the same, and some of its packets may then go out in another order, once.
-//! A TCP connection without one stays with the core, as its hosts would take that for loss.
+//! A connection that is put in waits at first. Its packets still go to the core, which takes them for the card. The program counts them, and
+//! stamps them by their numbers. Once the core has decided and sent all that have passed, the entry opens. So the program overtakes no
+//! packet. A UDP stream without such a moment is opened after a while all the same, and some of its packets may then go out in another order,
+//! once. A TCP connection without one stays with the core, as its hosts would take that for loss.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,14 @@ use port::{Ahead, Card, CardRefusal, Packet, Plain, Returned};
 
 use super::{Connections, Entry, Progress, State, Terms, Tuple, tuple_of};
 use crate::clock::{Clock, monotonic};
+use crate::core::Core;
 use crate::outlets::{Outlets, lock};
 
 /// A core's part of the table.
 pub(crate) struct XdpCard {
     connections: Arc<Connections>,
     progress: Arc<Progress>,
+    core: Arc<Core>,
     outlets: Arc<Mutex<Outlets>>,
     clock: Clock,
     /// Number of the first entry.
@@ -48,9 +50,13 @@ struct Slot {
     inserted: u64,
     /// The receive with which the core took a packet last.
     offered: u64,
+    /// Number of this use of the entry.
+    id: u32,
     /// Packets that had passed the waiting entry by `seen`, when that number was a new one.
     passed: u32,
     seen: u64,
+    /// The stamps of the last packets that came to the core, of both sides, in the form of `passed`.
+    came: u32,
 }
 
 /// Interval at which deadlines are looked at. The program itself looks at the deadline of each packet's connection.
@@ -61,15 +67,15 @@ const COLD: u64 = 1_000_000_000;
 const VICTIMS: usize = 16;
 /// Time from a packet's pass through the program until it lies in the receive ring: the rest of a driver's burst.
 const GRACE: u64 = 50_000;
-/// How long a UDP stream waits for a moment without packets.
+/// How long a UDP stream waits for a moment without packets on their way.
 const PATIENCE: u64 = 20_000_000;
 
 impl XdpCard {
-    /// The cards of so many cores that share a receiving half: the entries from `first` on, `each` for every core.
+    /// A card with so many entries of the table, from `first` on, behind which a core with these frames and outlets is.
     pub(crate) fn new(
         connections: Arc<Connections>,
         progress: Arc<Progress>,
-        outlets: Arc<Mutex<Outlets>>,
+        (core, outlets): (Arc<Core>, Arc<Mutex<Outlets>>),
         clock: Clock,
         (first, len): (u32, u32),
     ) -> Self {
@@ -77,6 +83,7 @@ impl XdpCard {
         Self {
             connections,
             progress,
+            core,
             outlets,
             clock,
             first,
@@ -110,9 +117,12 @@ impl XdpCard {
             if passed != slot.passed {
                 (slot.passed, slot.seen) = (passed, now);
             }
-            let is_quiet = slot.offered < receives && drained > slot.seen + GRACE && has_sent;
+            // Those that passed before the entry was there have no stamps.
+            let had_all = slot.came == passed && drained > slot.inserted + GRACE;
+            let is_quiet = drained > slot.seen + GRACE;
+            let are_sent = slot.offered < receives && has_sent;
             let is_overdue = !slot.is_tcp && now.saturating_sub(slot.inserted) > PATIENCE;
-            !((is_quiet || is_overdue) && entry.open(passed))
+            !(((had_all || is_quiet) && are_sent || is_overdue) && entry.open(passed))
         });
     }
 
@@ -127,6 +137,19 @@ impl XdpCard {
 }
 
 impl Slot {
+    /// Notes the number by which the program has stamped a packet, if it has.
+    fn note_stamp(&mut self, core: &Core, bytes: &[u8], from_first: bool) {
+        let Some(address) = core.umem.address_of(bytes) else { return };
+        // SAFETY: the packet lies in a frame that is lent to the batch that its bytes are borrowed from, so that nobody writes to it.
+        let Some(stamp) = (unsafe { core.umem.stamped_number(address) }) else { return };
+        // Without a stamp there is an old one, or something else.
+        if (stamp >> 16) as u32 != self.id || stamp >> 48 != 0 {
+            return;
+        }
+        let number = stamp as u32 & 0xffff;
+        self.came = if from_first { self.came & 0xffff_0000 | number } else { self.came & 0xffff | number << 16 };
+    }
+
     /// Packets that the program has taken since they were counted last.
     fn uncounted(&mut self, entry: &Entry) -> Ahead {
         let mut ahead = [(0, 0); 2];
@@ -178,7 +201,10 @@ impl Card for XdpCard {
         slot.offered = self.progress.receives();
         match entry.state() {
             // The program only counts.
-            State::Waiting { .. } => slot.take(entry, &plain, now, u64::from(packet.wire_len)),
+            State::Waiting { .. } => {
+                slot.note_stamp(&self.core, bytes, plain.from_first);
+                slot.take(entry, &plain, now, u64::from(packet.wire_len))
+            }
             State::Open => {
                 if !entry.lock() {
                     return None;
@@ -200,9 +226,10 @@ impl Card for XdpCard {
             return Err(CardRefusal::Down);
         }
         let at = *self.free.last().ok_or(CardRefusal::Full)?;
-        let key = tuple_of(&flow);
+        let (key, id) = (tuple_of(&flow), self.connections.next_id());
         let terms = Terms {
             key,
+            id,
             deadline: self.clock.monotonic_at(deadline),
             idle: decided.idle.map(|idle| idle.0),
             bytes_max: decided.bytes_max,
@@ -229,8 +256,10 @@ impl Card for XdpCard {
             counted: [(0, 0); 2],
             inserted: now,
             offered: self.progress.receives(),
+            id,
             passed: 0,
             seen: now,
+            came: 0,
         });
         Ok(())
     }

@@ -52,6 +52,7 @@ const SECOND: u64 = 1_000_000_000;
 fn terms(flow: &FiveTuple, tcp: Option<TcpWindows>) -> Terms {
     Terms {
         key: tuple_of(flow),
+        id: 1,
         deadline: crate::clock::monotonic() + 100 * SECOND,
         idle: [200 * SECOND, 50 * SECOND],
         bytes_max: u64::MAX,
