@@ -558,6 +558,7 @@ impl Receive for Input {
                 (Arc::clone(&self.core), Arc::clone(&self.outlets)),
                 self.clock,
                 part,
+                cores,
             );
             Box::new(card) as Box<dyn Card>
         };

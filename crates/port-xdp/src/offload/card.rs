@@ -30,6 +30,8 @@ pub(crate) struct XdpCard {
     free: Vec<usize>,
     /// Places of connections that wait.
     waiting: Vec<usize>,
+    /// Receives until a packet has been sent: with more than one, the packets of some may be under way.
+    behind: u64,
     /// When deadlines were looked at last.
     looked: Nanos,
     /// The entry at which the search for a victim goes on.
@@ -67,17 +69,21 @@ const COLD: u64 = 1_000_000_000;
 const VICTIMS: usize = 16;
 /// Time from a packet's pass through the program until it lies in the receive ring: the rest of a driver's burst.
 const GRACE: u64 = 50_000;
+/// Receives whose packets may be under way, for each core of several on one stream.
+const PIECES: u64 = 3;
 /// How long a UDP stream waits for a moment without packets on their way.
 const PATIENCE: u64 = 20_000_000;
 
 impl XdpCard {
-    /// A card with so many entries of the table, from `first` on, behind which a core with these frames and outlets is.
+    /// A card with so many entries of the table, from `first` on. One of so many cores that share a receiving half, these frames and outlets is behind
+    /// it.
     pub(crate) fn new(
         connections: Arc<Connections>,
         progress: Arc<Progress>,
         (core, outlets): (Arc<Core>, Arc<Mutex<Outlets>>),
         clock: Clock,
         (first, len): (u32, u32),
+        cores: usize,
     ) -> Self {
         let len = len as usize;
         Self {
@@ -91,6 +97,7 @@ impl XdpCard {
             slots: (0..len).map(|_| None).collect(),
             free: (0..len).rev().collect(),
             waiting: Vec::with_capacity(len),
+            behind: if cores == 1 { 0 } else { PIECES * cores as u64 },
             looked: Nanos(0),
             clock_hand: 0,
         }
@@ -109,7 +116,7 @@ impl XdpCard {
         let drained = self.clock.monotonic_at(self.progress.drained());
         let receives = self.progress.receives();
         let has_sent = !lock(&self.outlets).is_pending();
-        let Self { connections, slots, waiting, first, .. } = self;
+        let Self { connections, slots, waiting, first, behind, .. } = self;
         waiting.retain(|at| {
             let Some(slot) = &mut slots[*at] else { return false };
             let entry = connections.entry(*first + *at as u32);
@@ -120,7 +127,7 @@ impl XdpCard {
             // Those that passed before the entry was there have no stamps.
             let had_all = slot.came == passed && drained > slot.inserted + GRACE;
             let is_quiet = drained > slot.seen + GRACE;
-            let are_sent = slot.offered < receives && has_sent;
+            let are_sent = receives.wrapping_sub(slot.offered) > *behind && has_sent;
             let is_overdue = !slot.is_tcp && now.saturating_sub(slot.inserted) > PATIENCE;
             !(((had_all || is_quiet) && are_sent || is_overdue) && entry.open(passed))
         });
