@@ -27,6 +27,9 @@ pub trait Card: Send {
     /// Reason for which the card can't take it now.
     fn insert(&mut self, flow: FiveTuple, decided: &Decided, deadline: Nanos, now: Nanos) -> Result<(), CardRefusal>;
 
+    /// All packets that have come to the core so far are decided and sent.
+    fn idle(&mut self) {}
+
     /// Calls `count` for each connection with packets that the card has taken, that never came to the core, and that were not counted yet: the
     /// actions for both sides' packets, and for each side the number of packets and their bytes on the wire.
     fn count(&mut self, _count: &mut dyn FnMut([Action; 2], Ahead)) {}

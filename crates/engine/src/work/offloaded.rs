@@ -40,9 +40,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.behind_card = Some(behind);
     }
 
-    /// Takes connections back whose deadline has passed by `now`.
+    /// Takes connections back whose deadline has passed by `now`. No packet is on its way.
     pub(crate) fn recall_ended(&mut self, now: Nanos) {
         let Some(mut behind) = self.behind_card.take() else { return };
+        behind.card.idle();
         behind.count(now, &mut self.emitter.counters);
         behind.recall_ended(now);
         self.take_back(&mut behind);

@@ -107,8 +107,8 @@ impl XdpCard {
         self.connections.entry(self.first + at as u32)
     }
 
-    /// Opens waiting entries whose packets have all been decided and sent.
-    fn open_waiting(&mut self) {
+    /// Opens waiting entries whose packets have all been decided and sent. `is_idle`: that is so for all that have come to the core.
+    fn open_waiting(&mut self, is_idle: bool) {
         if self.waiting.is_empty() {
             return;
         }
@@ -127,7 +127,7 @@ impl XdpCard {
             // Those that passed before the entry was there have no stamps.
             let had_all = slot.came == passed && drained > slot.inserted + GRACE;
             let is_quiet = drained > slot.seen + GRACE;
-            let are_sent = receives.wrapping_sub(slot.offered) > *behind && has_sent;
+            let are_sent = has_sent && (is_idle || receives.wrapping_sub(slot.offered) > *behind);
             let is_overdue = !slot.is_tcp && now.saturating_sub(slot.inserted) > PATIENCE;
             !(((had_all || is_quiet) && are_sent || is_overdue) && entry.open(passed))
         });
@@ -271,6 +271,10 @@ impl Card for XdpCard {
         Ok(())
     }
 
+    fn idle(&mut self) {
+        self.open_waiting(true);
+    }
+
     fn count(&mut self, count: &mut dyn FnMut([Action; 2], Ahead)) {
         let Self { connections, outlets, places, slots, first, .. } = self;
         for at in places.values() {
@@ -327,7 +331,7 @@ impl Card for XdpCard {
         if self.places.is_empty() {
             return;
         }
-        self.open_waiting();
+        self.open_waiting(false);
         if !self.progress.is_usable() {
             return self.all(ended);
         }
