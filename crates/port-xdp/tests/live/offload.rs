@@ -31,7 +31,7 @@ impl Core {
         let stop = Arc::new(AtomicBool::new(false));
         let (middle, stops) = (Arc::clone(&row.middle), Arc::clone(&stop));
         let thread = thread::spawn(move || {
-            middle.enter(|| {
+            middle.enter(move || {
                 let mut port = XdpPort::new(options).expect("the options are right");
                 let monitor = port.monitor();
                 let Opened::Queues(mut queues) = port.open(1).expect("it opens") else { panic!("it has queues") };
