@@ -63,7 +63,9 @@ impl Core {
                 }
                 let mut all = Vec::new();
                 card.all(&mut all);
-                all.iter().for_each(|flow| drop(card.remove(flow)));
+                for flow in &all {
+                    card.remove(flow).expect("it is in the card");
+                }
                 queue.finish().expect("it counts losses");
                 (count, queue.sent().expect("it counts"))
             })
