@@ -164,7 +164,6 @@ impl Input {
         attached: Arc<Attached>,
         place: Place,
         clock: Clock,
-        ahead: Option<AheadOf>,
     ) -> io::Result<Self> {
         let interface = |device: &Arc<Device>| Interface {
             device: Arc::clone(device),
@@ -191,9 +190,14 @@ impl Input {
             checked: clock.now(),
             first: 0,
             across: Vec::with_capacity(burst),
-            ahead,
+            ahead: None,
             core,
         })
+    }
+
+    /// Has cards ahead of it.
+    pub(crate) fn put_behind(&mut self, ahead: AheadOf) {
+        self.ahead = Some(ahead);
     }
 
     /// Tells how many free frames it holds, for the balance.

@@ -150,12 +150,12 @@ impl XdpPort {
                 all_outlets.push(Arc::clone(&outlets));
                 let output = Output::new(Arc::clone(&outlets));
                 let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
-                let part = offload / queues;
-                let ahead = connections.as_ref();
-                let ahead = ahead.map(|connections| AheadOf::new(Arc::clone(connections), (queue * part, part)));
-                let mut input =
-                    Input::new(Arc::clone(&core), outlets, &devices, options, attached, place, clock, ahead)
-                        .map_err(system("make a socket"))?;
+                let mut input = Input::new(Arc::clone(&core), outlets, &devices, options, attached, place, clock)
+                    .map_err(system("make a socket"))?;
+                if let Some(connections) = &connections {
+                    let part = offload / queues;
+                    input.put_behind(AheadOf::new(Arc::clone(connections), (queue * part, part)));
+                }
                 for (interface, found) in facts.iter().enumerate() {
                     input.open(interface, found.index, found.mtu, PATIENCE)?;
                 }
