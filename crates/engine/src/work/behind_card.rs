@@ -5,7 +5,6 @@ use port::{Card, Returned};
 
 use crate::counters::Counters;
 use crate::offload::{Offload, OffloadCounts};
-use crate::work::offloaded::count_ahead;
 
 /// A core's card, and what leads to it.
 pub(crate) struct BehindCard {
@@ -134,7 +133,7 @@ impl BehindCard {
         card.count(&mut |actions, ahead| {
             counts.packets += ahead[0].0 + ahead[1].0;
             counts.bytes += ahead[0].1 + ahead[1].1;
-            count_ahead(counters, actions, ahead);
+            counters.count_ahead(actions, ahead);
         });
     }
 

@@ -9,9 +9,8 @@ use std::ops::Range;
 
 use nf::{KeyOf, Meta, NetworkFunction, Reason, Verdict};
 use packet::{Action, FiveTuple, Nanos};
-use port::{Ahead, Batch, Card, CardRefusal, Fate, Packet, Returned};
+use port::{Batch, Card, CardRefusal, Fate, Packet, Returned};
 
-use crate::counters::Counters;
 use crate::offload::{Offload, OffloadCounts};
 use crate::placement::{BURST, Placement, hash_of};
 use crate::work::behind_card::{Back, BehindCard};
@@ -108,7 +107,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take_back(&mut self, behind: &mut BehindCard) {
         for (flow, Returned { taken, ahead, actions }) in behind.back.drain(..) {
             let Some(key) = key_of::<N>(flow) else { continue };
-            count_ahead(&mut self.emitter.counters, actions, ahead);
+            self.emitter.counters.count_ahead(actions, ahead);
             let hash = hash_of::<N>(&key, self.seed);
             let was_there = self.place.take_back(&self.nf, &key, hash, &taken);
             debug_assert!(was_there, "a connection in the card has its flow");
@@ -159,18 +158,6 @@ const fn verdict_of(action: Action) -> Verdict {
     match action {
         Action::Across => Verdict::forward(),
         Action::Drop(reason) => Verdict::Drop(Reason(reason)),
-    }
-}
-
-/// Counts packets that a card has taken and that never came to the core.
-pub(super) fn count_ahead(counters: &mut Counters, actions: [Action; 2], ahead: Ahead) {
-    for ((packets, bytes), action) in ahead.into_iter().zip(actions) {
-        counters.received += packets;
-        counters.received_bytes += bytes;
-        match action {
-            Action::Across => counters.forwarded += packets,
-            Action::Drop(reason) => counters.dropped[usize::from(reason) % Reason::COUNT] += packets,
-        }
     }
 }
 
