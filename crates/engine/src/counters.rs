@@ -1,8 +1,8 @@
 //! Packet and flow counters. Always: `received = forwarded + replied + sum of drops`. Copies go out besides.
 
 use nf::{Reason, Verdict};
-use packet::LinkType;
-use port::{Batch, Packet};
+use packet::{Action, LinkType};
+use port::{Ahead, Batch, Packet};
 
 /// The packet counters of a core or a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,18 @@ impl Counters {
             }
             Verdict::Reply(_) => self.replied += 1,
             Verdict::Drop(reason) => self.dropped[usize::from(reason.0) % Reason::COUNT] += 1,
+        }
+    }
+
+    /// Counts packets of both sides of a connection that a card has taken and that never came to the core.
+    pub(crate) fn count_ahead(&mut self, actions: [Action; 2], ahead: Ahead) {
+        for ((packets, bytes), action) in ahead.into_iter().zip(actions) {
+            self.received += packets;
+            self.received_bytes += bytes;
+            match action {
+                Action::Across => self.forwarded += packets,
+                Action::Drop(reason) => self.dropped[usize::from(reason) % Reason::COUNT] += packets,
+            }
         }
     }
 

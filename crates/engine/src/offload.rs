@@ -29,6 +29,8 @@ pub struct OffloadCounts {
     pub refused_full: u64,
     /// Times that the card had been given too many connections of late.
     pub refused_rate: u64,
+    /// Times that the card could take none, as an interface was down.
+    pub refused_down: u64,
     /// Connections that came back because the function had to see one of their packets.
     pub back_for_packet: u64,
     /// Connections that came back because their deadline had passed, or the card couldn't go on with them.
@@ -50,6 +52,7 @@ impl OffloadCounts {
         self.undecided += other.undecided;
         self.refused_full += other.refused_full;
         self.refused_rate += other.refused_rate;
+        self.refused_down += other.refused_down;
         self.back_for_packet += other.back_for_packet;
         self.back_ended += other.back_ended;
         self.evicted += other.evicted;

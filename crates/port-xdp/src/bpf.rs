@@ -9,6 +9,7 @@ use interface::Area;
 const MAP_CREATE: c_int = 0;
 const MAP_LOOKUP: c_int = 1;
 const MAP_UPDATE: c_int = 2;
+const MAP_DELETE: c_int = 3;
 const PROG_LOAD: c_int = 5;
 const LINK_CREATE: c_int = 28;
 const LINK_UPDATE: c_int = 29;
@@ -26,8 +27,11 @@ pub(crate) const NATIVE: u32 = 1 << 2;
 /// Kinds of maps that the program uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MapKind {
+    Hash = 1,
     Array = 2,
     PerCpuArray = 6,
+    /// Interfaces that packets can be redirected to.
+    Interfaces = 14,
     Sockets = 17,
 }
 
@@ -61,13 +65,19 @@ fn object_name(name: &str) -> [u8; 16] {
 #[derive(Debug)]
 pub(crate) struct Map {
     file: OwnedFd,
+    key_len: usize,
     value_len: usize,
 }
 
 impl Map {
     /// Makes a map with keys of 4 bytes.
     pub(crate) fn new(kind: MapKind, name: &str, value_len: usize, entries: u32) -> io::Result<Self> {
-        Self::with_flags(kind, name, value_len, entries, 0)
+        Self::with_flags(kind, name, (4, value_len), entries, 0)
+    }
+
+    /// Makes a table from keys of this length to numbers.
+    pub(crate) fn table(name: &str, key_len: usize, entries: u32) -> io::Result<Self> {
+        Self::with_flags(MapKind::Hash, name, (key_len, 4), entries, 0)
     }
 
     /// Makes an array whose values this process and the program both reach, one behind another, and maps it. Values are multiples of 8
@@ -75,12 +85,18 @@ impl Map {
     pub(crate) fn shared(name: &str, value_len: usize, entries: u32) -> io::Result<(Self, Area)> {
         const MAPPABLE: u32 = 1 << 10;
         assert!(value_len.is_multiple_of(8), "values lie side by side");
-        let map = Self::with_flags(MapKind::Array, name, value_len, entries, MAPPABLE)?;
+        let map = Self::with_flags(MapKind::Array, name, (4, value_len), entries, MAPPABLE)?;
         let area = Area::of_file(map.file.as_raw_fd(), value_len * entries as usize, 0)?;
         Ok((map, area))
     }
 
-    fn with_flags(kind: MapKind, name: &str, value_len: usize, entries: u32, flags: u32) -> io::Result<Self> {
+    fn with_flags(
+        kind: MapKind,
+        name: &str,
+        (key_len, value_len): (usize, usize),
+        entries: u32,
+        flags: u32,
+    ) -> io::Result<Self> {
         #[repr(C)]
         struct Attributes {
             kind: u32,
@@ -94,7 +110,7 @@ impl Map {
         }
         let mut attributes = Attributes {
             kind: kind as u32,
-            key_len: 4,
+            key_len: key_len as u32,
             value_len: value_len as u32,
             entries,
             flags,
@@ -102,13 +118,24 @@ impl Map {
             numa_node: 0,
             name: object_name(name),
         };
-        Ok(Self { file: descriptor(MAP_CREATE, &mut attributes)?, value_len })
+        Ok(Self { file: descriptor(MAP_CREATE, &mut attributes)?, key_len, value_len })
     }
 
     /// Sets a value.
     pub(crate) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value_len, "the kernel reads as much as the map's values have");
-        self.element(MAP_UPDATE, key, value.as_ptr() as u64)
+        self.element(MAP_UPDATE, &key.to_ne_bytes(), value.as_ptr() as u64)
+    }
+
+    /// Puts a number into a table.
+    pub(crate) fn insert(&self, key: &[u8], number: u32) -> io::Result<()> {
+        assert_eq!(self.value_len, 4, "the kernel reads as much as the map's values have");
+        self.element(MAP_UPDATE, key, std::ptr::from_ref(&number) as u64)
+    }
+
+    /// Takes a key out of a table.
+    pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
+        self.element(MAP_DELETE, key, 0)
     }
 
     /// Returns the sum of a counter over all processors, of a map with a counter for each.
@@ -116,11 +143,12 @@ impl Map {
         assert_eq!(self.value_len, 8, "a counter has 8 bytes");
         // The kernel writes a value for each processor that may ever be there.
         let mut values = vec![0_u64; possible_processors()];
-        self.element(MAP_LOOKUP, key, values.as_mut_ptr() as u64)?;
+        self.element(MAP_LOOKUP, &key.to_ne_bytes(), values.as_mut_ptr() as u64)?;
         Ok(values.iter().sum())
     }
 
-    fn element(&self, command: c_int, key: u32, value: u64) -> io::Result<()> {
+    fn element(&self, command: c_int, key: &[u8], value: u64) -> io::Result<()> {
+        assert_eq!(key.len(), self.key_len, "the kernel reads as much as the map's keys have");
         #[repr(C)]
         struct Attributes {
             map: u32,
@@ -130,7 +158,7 @@ impl Map {
             flags: u64,
         }
         let map = self.file.as_raw_fd() as u32;
-        let key = std::ptr::from_ref(&key) as u64;
+        let key = key.as_ptr() as u64;
         call(command, &mut Attributes { map, padding: 0, key, value, flags: 0 }).map(drop)
     }
 }

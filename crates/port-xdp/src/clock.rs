@@ -28,6 +28,12 @@ impl Clock {
     pub(crate) const fn of(&self, monotonic: u64) -> Nanos {
         Nanos(self.zero + monotonic)
     }
+
+    /// What the kernel's monotonic clock shows at this time.
+    #[inline]
+    pub(crate) const fn monotonic_at(&self, time: Nanos) -> u64 {
+        time.0.saturating_sub(self.zero)
+    }
 }
 
 /// Nanoseconds of the kernel's monotonic clock, which XDP programs read, too.

@@ -13,9 +13,9 @@ use crate::bpf;
 use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::Filter;
+use crate::offload::takes_redirects;
 use crate::options::{Mode, Options};
-use crate::program::{Program, ProgramCounts};
-use crate::sequencer::Sequencer;
+use crate::program::{Addition, Program, ProgramCounts};
 use crate::socket::{Binding, Socket};
 
 /// An interface and its program.
@@ -44,8 +44,12 @@ struct State {
     place: String,
     binding: Option<Binding>,
     filter: Filter,
-    /// The sequencer, and the port's number of this interface, if packets are sequenced.
-    sequencer: Option<(Arc<Sequencer>, u32)>,
+    /// What the program does besides handing packets to sockets.
+    addition: Option<Addition>,
+    /// Number of the interface that a program with a table of connections forwards to; 0 before it was set.
+    outlet: u32,
+    /// True if the program runs in the driver.
+    is_native: bool,
     /// Reason why the interface can't be used at the moment.
     trouble: Option<String>,
 }
@@ -68,11 +72,6 @@ pub struct InterfaceCounts {
     pub trouble: Option<String>,
 }
 
-/// Returns the sequencer and the number with which a program is loaded.
-fn of(sequencer: &Option<(Arc<Sequencer>, u32)>) -> Option<(&Sequencer, u32)> {
-    sequencer.as_ref().map(|(sequencer, interface)| (&**sequencer, *interface))
-}
-
 impl Device {
     /// Loads the program for so many sockets. Nothing is attached yet.
     pub(crate) fn new(
@@ -81,10 +80,10 @@ impl Device {
         sockets: u32,
         mode: Mode,
         filter: &Filter,
-        sequencer: Option<(Arc<Sequencer>, u32)>,
+        addition: Option<Addition>,
     ) -> Result<Self, XdpError> {
         let state = State {
-            program: Program::load(name, sockets, filter, of(&sequencer))?,
+            program: Program::load(name, sockets, filter, addition.as_ref())?,
             before: ProgramCounts::default(),
             link: None,
             sockets: (0..sockets).map(|_| Weak::new()).collect(),
@@ -92,7 +91,9 @@ impl Device {
             place: String::new(),
             binding: None,
             filter: filter.clone(),
-            sequencer,
+            addition,
+            outlet: 0,
+            is_native: false,
             trouble: None,
         };
         Ok(Self {
@@ -124,25 +125,27 @@ impl Device {
         // What was attached to an interface that is gone is of no use.
         state.link = None;
         let attempt = |state: &State, flags| bpf::Link::new(state.program.file(), index, flags);
-        let (link, place) = match self.mode {
+        let generic = |place| (false, place);
+        let native = || (true, "native XDP".to_owned());
+        let (link, (is_native, place)) = match self.mode {
             Mode::Generic => {
-                (attempt(&state, bpf::GENERIC).map_err(|error| self.refused(index, error))?, "generic XDP".into())
+                let link = attempt(&state, bpf::GENERIC).map_err(|error| self.refused(index, error))?;
+                (link, generic("generic XDP".to_owned()))
             }
-            Mode::Native => {
-                (attempt(&state, bpf::NATIVE).map_err(|error| self.refused(index, error))?, "native XDP".into())
-            }
+            Mode::Native => (attempt(&state, bpf::NATIVE).map_err(|error| self.refused(index, error))?, native()),
             Mode::Best => match attempt(&state, bpf::NATIVE) {
-                Ok(link) => (link, "native XDP".into()),
+                Ok(link) => (link, native()),
                 Err(error) => match self.refused(index, error) {
                     XdpError::NoNative { source, hint, .. } => {
                         let link = attempt(&state, bpf::GENERIC).map_err(|error| self.refused(index, error))?;
-                        (link, format!("generic XDP (native was refused: {source}{hint})"))
+                        (link, generic(format!("generic XDP (native was refused: {source}{hint})")))
                     }
                     error => return Err(error),
                 },
             },
         };
         state.link = Some(link);
+        state.is_native = is_native;
         state.place = place;
         state.trouble = None;
         // ORDERING: Relaxed. As in `index`.
@@ -185,6 +188,30 @@ impl Device {
         }
     }
 
+    /// Sets the interface that a program with a table of connections forwards to.
+    pub(crate) fn set_outlet(&self, index: u32) -> Result<(), XdpError> {
+        let mut state = self.state();
+        state.outlet = index;
+        let set = state.program.set_outlet(index);
+        set.map_err(|error| XdpError::system(&self.name, "set the interface that the XDP program forwards to", error))
+    }
+
+    /// Checks that the program can send packets out of another interface.
+    pub(crate) fn check_outlet(&self, outlet: &Self) -> Result<(), XdpError> {
+        // In the network stack it can send by every interface.
+        if !self.state().is_native {
+            return Ok(());
+        }
+        let refuse = |reason| Err(XdpError::NoRedirect { interface: outlet.name.clone(), reason });
+        match takes_redirects(outlet.index()) {
+            Ok(true) => Ok(()),
+            Ok(false) => refuse(String::new()),
+            Err(error) => {
+                refuse(format!(", as the kernel doesn't say that it can (Linux 6.3 is the first to say): {error}"))
+            }
+        }
+    }
+
     /// Takes the program off. Packets go to the kernel again.
     pub(crate) fn detach(&self) {
         self.state().link = None;
@@ -193,8 +220,11 @@ impl Device {
     /// Loads the program again and puts it in the place of the running one, between two packets.
     pub(crate) fn exchange(&self) -> Result<(), XdpError> {
         let mut state = self.state();
-        let program = Program::load(&self.name, state.sockets.len() as u32, &state.filter, of(&state.sequencer))?;
+        let program = Program::load(&self.name, state.sockets.len() as u32, &state.filter, state.addition.as_ref())?;
         let refused = |error| XdpError::system(&self.name, "exchange the XDP program", error);
+        if state.outlet != 0 {
+            program.set_outlet(state.outlet).map_err(refused)?;
+        }
         for (number, socket) in state.sockets.iter().enumerate() {
             if let Some(socket) = socket.upgrade() {
                 program.claim(number as u32, socket.as_raw_fd()).map_err(refused)?;
@@ -287,14 +317,18 @@ impl Device {
             _ => "",
         };
         let sockets = state.sockets.len();
-        let sockets = match (&state.sequencer, sockets) {
-            (Some(_), _) => format!("1 queue, sequenced for {sockets} cores"),
-            (None, 1) => "1 queue".to_owned(),
-            (None, _) => format!("{sockets} queues"),
+        let sockets = match (&state.addition, sockets) {
+            (Some(Addition::Sequencer(..)), _) => format!("1 queue, sequenced for {sockets} cores"),
+            (_, 1) => "1 queue".to_owned(),
+            (_, _) => format!("{sockets} queues"),
+        };
+        let offload = match &state.addition {
+            Some(Addition::Connections(connections)) => format!(", up to {} connections offloaded", connections.len()),
+            Some(Addition::Sequencer(..)) | None => String::new(),
         };
         let trouble = state.trouble.as_ref().map(|trouble| format!("; now: {trouble}")).unwrap_or_default();
         format!(
-            "{}: {place}, {copying}, {sockets}, {frames} frames of {frame_len} bytes a core{spread}{polling}; {}{trouble}",
+            "{}: {place}, {copying}, {sockets}, {frames} frames of {frame_len} bytes a core{spread}{polling}{offload}; {}{trouble}",
             self.name, state.filter
         )
     }

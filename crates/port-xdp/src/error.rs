@@ -97,6 +97,17 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// An XDP program in the driver can't send packets out of the interface.
+    #[error(
+        "{interface}: the XDP program of a driver can't send packets out of it{reason}; use generic mode, or leave offload out. At a veth pair, \
+         type `ethtool -K PEER gro on`, with PEER its other end"
+    )]
+    NoRedirect {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer; empty, or it begins with a colon.
+        reason: String,
+    },
     /// The kernel refused the XDP program.
     #[error("{interface}: the kernel refuses the XDP program: {source}{}{log}", if log.is_empty() { "" } else { "\n" })]
     Program {

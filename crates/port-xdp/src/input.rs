@@ -12,7 +12,7 @@ use std::time::Duration;
 use interface::{Presence, Probe};
 use locality::loan::Loan;
 use packet::{LinkType, Nanos, Seq};
-use port::{Batch, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
+use port::{Batch, Card, Fate, Packet, PortError, Receive, ReceiveLosses, Received};
 
 use crate::clock::Clock;
 use crate::common::Common;
@@ -22,6 +22,8 @@ use crate::error::XdpError;
 use crate::filter::{LinkPolicy, is_link};
 use crate::ledger::Frame;
 use crate::loans::Loans;
+use crate::offload::card::XdpCard;
+use crate::offload::{Connections, Progress};
 use crate::options::Options;
 use crate::outlets::{End, Outlets, lock};
 use crate::port::Attached;
@@ -54,6 +56,24 @@ pub(crate) struct Input {
     first: usize,
     /// Link traffic of a burst that goes across.
     across: Vec<Across>,
+    /// The cards ahead, if there are any.
+    ahead: Option<AheadOf>,
+}
+
+/// The entries that a receiving half's cores have in the table of connections, and how far it has come.
+pub(crate) struct AheadOf {
+    connections: Arc<Connections>,
+    /// The first entry, and the number of entries.
+    part: (u32, u32),
+    progress: Arc<Progress>,
+    /// When the receive rings were looked at whose packets of then are now taken out.
+    marked: Nanos,
+}
+
+impl AheadOf {
+    pub(crate) fn new(connections: Arc<Connections>, part: (u32, u32)) -> Self {
+        Self { connections, part, progress: Arc::new(Progress::new()), marked: Nanos(0) }
+    }
 }
 
 /// A core's place among those that receive from the same interfaces.
@@ -101,6 +121,8 @@ struct Inlet {
     need_wakeup: bool,
     /// Frames taken out of the ring since it was last released.
     popped: u32,
+    /// Frames that lay in the ring at the mark, and were not taken out yet.
+    before_mark: u32,
     /// The frames of a packet whose last frame has not come yet.
     pieces: Vec<(u64, u32)>,
     /// Bytes of a packet that came in several frames.
@@ -168,8 +190,14 @@ impl Input {
             checked: clock.now(),
             first: 0,
             across: Vec::with_capacity(burst),
+            ahead: None,
             core,
         })
+    }
+
+    /// Has cards ahead of it.
+    pub(crate) fn put_behind(&mut self, ahead: AheadOf) {
+        self.ahead = Some(ahead);
     }
 
     /// Tells how many free frames it holds, for the balance.
@@ -327,7 +355,22 @@ impl Input {
         if now.0.saturating_sub(self.checked.0) >= CHECK.as_nanos() as u64 {
             self.check(now);
         }
+        self.note_progress(now);
         now
+    }
+
+    /// Tells the cards ahead how far this half has come: a receive begins, so that packets of earlier ones have been decided and sent.
+    fn note_progress(&mut self, now: Nanos) {
+        let Self { ahead: Some(ahead), interfaces, .. } = self else { return };
+        ahead.progress.begin();
+        let inlets = || interfaces.iter().filter_map(|interface| interface.inlet.as_ref());
+        if inlets().all(|inlet| inlet.before_mark == 0) {
+            ahead.progress.has_drained(ahead.marked);
+            ahead.marked = now;
+            for inlet in interfaces.iter_mut().filter_map(|interface| interface.inlet.as_mut()) {
+                inlet.before_mark = inlet.received.unread();
+            }
+        }
     }
 
     /// Sends link traffic of this burst to the paired interfaces.
@@ -413,7 +456,9 @@ impl Inlet {
     /// Gives the entries that were taken back to the kernel.
     fn release(&mut self) {
         self.received.release();
-        self.common.take_filled(std::mem::take(&mut self.popped));
+        let popped = std::mem::take(&mut self.popped);
+        self.before_mark = self.before_mark.saturating_sub(popped);
+        self.common.take_filled(popped);
     }
 }
 
@@ -503,6 +548,25 @@ impl Receive for Input {
             unclaimed: program.unclaimed,
             unsequenced: program.history_full + program.unstamped,
         }
+    }
+
+    fn take_cards(&mut self, cores: usize) -> Option<Vec<Box<dyn Card>>> {
+        let AheadOf { connections, part: (first, len), progress, .. } = self.ahead.as_ref()?;
+        let each = len / cores as u32;
+        let card = |core: u32| {
+            let part = (first + core * each, each);
+            let (connections, progress) = (Arc::clone(connections), Arc::clone(progress));
+            let card = XdpCard::new(
+                connections,
+                progress,
+                (Arc::clone(&self.core), Arc::clone(&self.outlets)),
+                self.clock,
+                part,
+                cores,
+            );
+            Box::new(card) as Box<dyn Card>
+        };
+        Some((0..cores as u32).map(card).collect())
     }
 }
 

@@ -12,6 +12,7 @@ mod filter;
 mod input;
 mod ledger;
 mod loans;
+mod offload;
 mod options;
 mod outlets;
 mod output;

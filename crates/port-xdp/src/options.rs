@@ -32,6 +32,9 @@ pub struct Options {
     pub transmit_budget: u32,
     /// The way in which packets are spread over cores.
     pub spread: Spread,
+    /// Connections that the XDP programs may have, over all cores, to forward or drop their packets themselves
+    /// ([`port::Receive::take_cards`]); 0: none.
+    pub offload: u32,
 }
 
 impl Options {
@@ -52,6 +55,7 @@ impl Options {
             busy_poll: None,
             transmit_budget: 256,
             spread: Spread::default(),
+            offload: 0,
         }
     }
 
@@ -76,6 +80,20 @@ impl Options {
         }
         if self.mode == Mode::Generic && self.copying == Copying::ZeroCopy {
             return refuse("generic mode always copies; use native mode for zero-copy".into());
+        }
+        if self.offload > 0 && !self.interfaces.len().is_multiple_of(2) {
+            return refuse(format!(
+                "offload: the XDP program forwards between pairs of interfaces, and here is an odd number of them, {}",
+                self.interfaces.len()
+            ));
+        }
+        if self.offload > OFFLOAD_MAX {
+            return refuse(format!("{} offloaded connections: at most {OFFLOAD_MAX}", self.offload));
+        }
+        if self.offload > 0 && self.spread == Spread::Sequencer {
+            return refuse(
+                "offload: the sequencer has to number all packets, so the XDP program can't take some".into(),
+            );
         }
         self.filter.check(self.interfaces.len())
     }
@@ -110,6 +128,9 @@ impl Options {
 
 // The ledger of frames has four bits for the interface.
 const _: () = assert!(INTERFACES_MAX <= 16);
+
+/// The most connections that XDP programs have.
+const OFFLOAD_MAX: u32 = 16 << 20;
 
 /// A way to spread the packets of a port's interfaces over cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

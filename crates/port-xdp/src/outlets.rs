@@ -84,6 +84,11 @@ impl Outlets {
         self.counts.lost += packets;
     }
 
+    /// Counts packets that the XDP program has sent.
+    pub(crate) const fn count_ahead(&mut self, packets: u64) {
+        self.counts.sent += packets;
+    }
+
     pub(crate) const fn counts(&self) -> TransmitCounts {
         self.counts
     }

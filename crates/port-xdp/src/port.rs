@@ -13,11 +13,13 @@ use crate::error::XdpError;
 use crate::facts::Facts;
 use crate::filter::{Filter, LinkPolicy};
 use crate::input::ordered::OrderedInput;
-use crate::input::{Input, Place};
+use crate::input::{AheadOf, Input, Place};
 use crate::ledger::Balance;
+use crate::offload::Connections;
 use crate::options::{Copying, Mode, Options, Spread};
 use crate::outlets::{Outlets, lock};
 use crate::output::Output;
+use crate::program::Addition;
 use crate::sequencer::{Reader, Sequencer};
 use crate::umem::Umem;
 
@@ -109,13 +111,26 @@ impl XdpPort {
             }
             Spread::Queues | Spread::Stream => None,
         };
+        // An entry for each core at least.
+        let offload = if options.offload > 0 { options.offload.max(cores as u32) } else { 0 };
+        let connections = match offload {
+            0 => None,
+            entries => {
+                let made = Connections::new(entries).map_err(system("make the table of offloaded connections"))?;
+                Some(Arc::new(made))
+            }
+        };
         let mut facts = Vec::new();
-        let mut devices = Vec::new();
+        let mut devices: Vec<Arc<Device>> = Vec::new();
         for (number, name) in options.interfaces.iter().enumerate() {
             let found = Facts::of(&probe, name)?;
             found.queues.check(name, queues, is_single)?;
-            let sequencer = sequencer.as_ref().map(|sequencer| (Arc::clone(sequencer), number as u32));
-            let device = Device::new(name, &found, queues * members, options.mode, &options.filter, sequencer)?;
+            let addition = match (&sequencer, &connections) {
+                (Some(sequencer), _) => Some(Addition::Sequencer(Arc::clone(sequencer), number as u32)),
+                (None, Some(connections)) => Some(Addition::Connections(Arc::clone(connections))),
+                (None, None) => None,
+            };
+            let device = Device::new(name, &found, queues * members, options.mode, &options.filter, addition)?;
             device.is_vacant(found.index, PATIENCE)?;
             devices.push(Arc::new(device));
             facts.push(found);
@@ -137,6 +152,10 @@ impl XdpPort {
                 let (options, attached) = (Arc::clone(options), Arc::clone(&attached));
                 let mut input = Input::new(Arc::clone(&core), outlets, &devices, options, attached, place, clock)
                     .map_err(system("make a socket"))?;
+                if let Some(connections) = &connections {
+                    let part = offload / queues;
+                    input.put_behind(AheadOf::new(Arc::clone(connections), (queue * part, part)));
+                }
                 for (interface, found) in facts.iter().enumerate() {
                     input.open(interface, found.index, found.mtu, PATIENCE)?;
                 }
@@ -147,6 +166,12 @@ impl XdpPort {
         // The programs last: until then, packets go to the kernel as before.
         for (device, found) in devices.iter().zip(&facts) {
             device.attach(found.index)?;
+        }
+        if connections.is_some() {
+            for (number, device) in devices.iter().enumerate() {
+                device.check_outlet(&devices[number ^ 1])?;
+                device.set_outlet(facts[number ^ 1].index)?;
+            }
         }
         self.monitor.devices.set(devices);
         self.monitor.cores.set(open_cores);

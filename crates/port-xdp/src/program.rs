@@ -1,8 +1,9 @@
-//! The XDP program of an interface, with its maps: one of the two in `bpf/xsk.c`, as committed bytecode.
+//! The XDP program of an interface, with its maps: one of the three in `bpf/xsk.c`, as committed bytecode.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
@@ -11,6 +12,7 @@ use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget
 use crate::bpf::{self, Map, MapKind};
 use crate::error::XdpError;
 use crate::filter::{ENCODED_LEN, Filter};
+use crate::offload::Connections;
 use crate::sequencer::Sequencer;
 
 /// The bytecode.
@@ -20,6 +22,8 @@ const OBJECT: &[u8] = include_bytes!("../bpf/xsk.o");
 const BY_QUEUE: &str = "xdp.frags";
 /// The program that numbers packets and hands them to cores in turn.
 const SEQUENCER: &str = "xdp.frags/sequence";
+/// The program that takes packets of the connections in a table, and does as the first with the others.
+const OFFLOAD: &str = "xdp.frags/offload";
 
 /// A loaded program and its maps.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct Program {
     counts: Map,
     /// What the sequencing program knows of itself. Only held, as the program uses it.
     _place: Option<Map>,
+    /// The interface that a program with a table of connections forwards to.
+    outlet: Option<Map>,
     /// False on kernels where a program can't run on packets of several buffers.
     has_frags: bool,
 }
@@ -49,6 +55,17 @@ pub struct ProgramCounts {
     pub history_full: u64,
     /// Packets that a sequencer dropped because the driver leaves no room for a stamp ahead of them.
     pub unstamped: u64,
+    /// Packets that it has forwarded or dropped itself, as their connections are offloaded.
+    pub offloaded: u64,
+}
+
+/// Additions to the plain program of an interface.
+#[derive(Clone, Debug)]
+pub(crate) enum Addition {
+    /// A sequencer, and the port's number of this interface.
+    Sequencer(Arc<Sequencer>, u32),
+    /// A table of connections whose packets the program takes.
+    Connections(Arc<Connections>),
 }
 
 impl ProgramCounts {
@@ -60,16 +77,17 @@ impl ProgramCounts {
         self.management_passed += other.management_passed;
         self.history_full += other.history_full;
         self.unstamped += other.unstamped;
+        self.offloaded += other.offloaded;
     }
 }
 
 impl Program {
-    /// Loads a program for an interface with so many sockets. With a sequencer it sequences; the number is then the port's of the interface.
+    /// Loads a program for an interface with so many sockets.
     pub(crate) fn load(
         interface: &str,
         sockets: u32,
         filter: &Filter,
-        sequencer: Option<(&Sequencer, u32)>,
+        addition: Option<&Addition>,
     ) -> Result<Self, XdpError> {
         let map = |kind, name, len, entries| {
             Map::new(kind, name, len, entries)
@@ -79,24 +97,33 @@ impl Program {
         let cores = sockets.max(1);
         let sockets = map(MapKind::Sockets, "sockets", 4, cores)?;
         let rules = map(MapKind::Array, "filter", ENCODED_LEN, 1)?;
-        let counts = map(MapKind::PerCpuArray, "counts", 8, 6)?;
+        let counts = map(MapKind::PerCpuArray, "counts", 8, 7)?;
         let mut maps = HashMap::from([
             ("sockets", sockets.as_raw_fd()),
             ("filter", rules.as_raw_fd()),
             ("counts", counts.as_raw_fd()),
         ]);
-        let mut place = None;
-        if let Some((sequencer, number)) = sequencer {
-            let value = sequencer.place(cores, number);
-            let map = map(MapKind::Array, "place", value.len(), 1)?;
-            map.set(0, &value).map_err(system)?;
-            maps.insert("place", map.as_raw_fd());
-            maps.extend(sequencer.maps());
-            place = Some(map);
-        }
-        let section = if place.is_some() { SEQUENCER } else { BY_QUEUE };
+        let (mut place, mut outlet) = (None, None);
+        let (section, name) = match addition {
+            None => (BY_QUEUE, "xsk"),
+            Some(Addition::Sequencer(sequencer, number)) => {
+                let value = sequencer.place(cores, *number);
+                let map = map(MapKind::Array, "place", value.len(), 1)?;
+                map.set(0, &value).map_err(system)?;
+                maps.insert("place", map.as_raw_fd());
+                maps.extend(sequencer.maps());
+                place = Some(map);
+                (SEQUENCER, "sequence")
+            }
+            Some(Addition::Connections(connections)) => {
+                let map = map(MapKind::Interfaces, "outlet", 4, 1)?;
+                maps.insert("outlet", map.as_raw_fd());
+                maps.extend(connections.maps());
+                outlet = Some(map);
+                (OFFLOAD, "offload")
+            }
+        };
         let instructions = linked(OBJECT, section, &maps).map_err(XdpError::Damaged)?;
-        let name = if place.is_some() { "sequence" } else { "xsk" };
         let load = |has_frags| bpf::load(&instructions, "MIT", name, has_frags).map(|file| (file, has_frags));
         // Linux 5.18 is the first to know packets of several buffers.
         let loaded = load(true).or_else(|error| match error.0.raw_os_error() {
@@ -107,7 +134,7 @@ impl Program {
             Some(libc::EPERM) => XdpError::system(interface, "load the XDP program", source),
             _ => XdpError::Program { interface: interface.to_owned(), source, log },
         })?;
-        let program = Self { file, sockets, filter: rules, counts, _place: place, has_frags };
+        let program = Self { file, sockets, filter: rules, counts, _place: place, outlet, has_frags };
         program.set_filter(filter).map_err(|error| XdpError::system(interface, "set the filter", error))?;
         Ok(program)
     }
@@ -118,6 +145,11 @@ impl Program {
 
     pub(crate) const fn has_frags(&self) -> bool {
         self.has_frags
+    }
+
+    /// Sets the interface that the program forwards to, by its number.
+    pub(crate) fn set_outlet(&self, index: u32) -> io::Result<()> {
+        self.outlet.as_ref().map_or(Ok(()), |outlet| outlet.set(0, &index.to_ne_bytes()))
     }
 
     /// Changes the filter of the running program. Packets that come meanwhile may meet a part of the old one and a part of the new one.
@@ -140,6 +172,7 @@ impl Program {
             management_passed: sum(3),
             history_full: sum(4),
             unstamped: sum(5),
+            offloaded: sum(6),
         }
     }
 }

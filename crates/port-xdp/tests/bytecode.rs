@@ -13,7 +13,7 @@ const CLANG: &str = "clang version 14.";
 /// The part of an object file that runs.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
-    programs: [Program; 2],
+    programs: [Program; 3],
     license: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ fn parts(file: &Path) -> Parts {
         Program { instructions: section(name).data().expect("it is there").to_vec(), names }
     };
     Parts {
-        programs: ["xdp.frags", "xdp.frags/sequence"].map(program),
+        programs: ["xdp.frags", "xdp.frags/sequence", "xdp.frags/offload"].map(program),
         license: section("license").data().expect("it is there").to_vec(),
     }
 }

@@ -27,6 +27,13 @@ pub trait Card: Send {
     /// Reason for which the card can't take it now.
     fn insert(&mut self, flow: FiveTuple, decided: &Decided, deadline: Nanos, now: Nanos) -> Result<(), CardRefusal>;
 
+    /// All packets that have come to the core so far are decided and sent.
+    fn idle(&mut self) {}
+
+    /// Calls `count` for each connection with packets that the card has taken, that never came to the core, and that were not counted yet: the
+    /// actions for both sides' packets, and for each side the number of packets and their bytes on the wire.
+    fn count(&mut self, _count: &mut dyn FnMut([Action; 2], Ahead)) {}
+
     /// Takes a connection back. From then on the card takes none of its packets. `None` if the card doesn't have it.
     fn remove(&mut self, flow: &FiveTuple) -> Option<Returned>;
 
@@ -47,15 +54,20 @@ pub enum CardRefusal {
     Full,
     /// It was given too many of late.
     Rate,
+    /// It can't take packets at the moment: an interface is down or gone.
+    Down,
 }
+
+/// Packets of each side that never came to the core, and their bytes on the wire.
+pub type Ahead = [(u64, u64); 2];
 
 /// A connection that was taken back from a card.
 #[derive(Clone, Copy, Debug)]
 pub struct Returned {
     /// All packets that were taken.
     pub taken: Taken,
-    /// Those of them that never came to the core: packets of each side, and their bytes on the wire. The core has to count them.
-    pub ahead: [(u64, u64); 2],
+    /// Those of them that never came to the core and were not [counted](Card::count) yet. The core has to count them.
+    pub ahead: Ahead,
     /// Actions for the packets of each side.
     pub actions: [Action; 2],
 }

@@ -41,7 +41,7 @@ mod replay;
 mod watched;
 
 pub use batch::{Batch, BatchMemory, Block, Fate, Frames, Packet};
-pub use card::{Card, CardLimits, CardRefusal, Plain, Returned, SimulatedCard};
+pub use card::{Ahead, Card, CardLimits, CardRefusal, Plain, Returned, SimulatedCard};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use gathered::Gathered;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use packet::{Nanos, Seq};
 
 use crate::batch::{Batch, Packet};
+use crate::card::Card;
 use crate::error::PortError;
 
 /// A source and sink of packets: a network interface, a capture, or memory.
@@ -207,6 +208,12 @@ pub trait Receive: Send {
     fn take_work(&mut self) -> Option<Work> {
         None
     }
+
+    /// Gives away the cards that take packets ahead of this queue: one for each of `cores` cores, which share its packets. `None` if there is
+    /// nothing ahead of the queue that can take packets.
+    fn take_cards(&mut self, _cores: usize) -> Option<Vec<Box<dyn Card>>> {
+        None
+    }
 }
 
 /// Work on received packets that a core other than the receiving one may do. It may take packets out of the batch, even all of them.
@@ -350,6 +357,10 @@ impl<Q: Receive + ?Sized> Receive for Box<Q> {
     fn take_work(&mut self) -> Option<Work> {
         (**self).take_work()
     }
+
+    fn take_cards(&mut self, cores: usize) -> Option<Vec<Box<dyn Card>>> {
+        (**self).take_cards(cores)
+    }
 }
 
 impl<Q: Transmit + ?Sized> Transmit for Box<Q> {
@@ -384,6 +395,10 @@ macro_rules! forward_receive {
 
         fn lost(&self) -> $crate::ReceiveLosses {
             self.$inner.lost()
+        }
+
+        fn take_cards(&mut self, cores: usize) -> Option<Vec<Box<dyn $crate::Card>>> {
+            self.$inner.take_cards(cores)
         }
     };
 }

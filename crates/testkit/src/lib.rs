@@ -14,6 +14,8 @@ pub mod netns;
 pub mod row;
 #[cfg(feature = "checks")]
 pub mod rtl;
+mod talks;
 
 pub use lab::Driver;
 pub use synth::{At, Build, Frames, Rng, Synth};
+pub use talks::Traffic;

@@ -9,9 +9,9 @@ use engine::{Control, Counters, EngineKind, Inspect, Mail, Offload, OffloadCount
 use functions::Catalogued;
 use functions::conntrack::Conntrack;
 use functions::firewall::Firewall;
-use millrace_testkit::{Build, Rng, captures};
+use millrace_testkit::{Rng, Traffic, captures};
 use nf::{Flow, Function};
-use packet::{Endpoint, LinkType, Nanos, Seq, TcpFlags};
+use packet::{LinkType, Nanos, Seq};
 use port::{
     Batch, CardLimits, Fate, Opened, Order, Packet, Port, PortError, Receive, Received, Stream, Trace, Transmit,
 };
@@ -141,169 +141,33 @@ fn compare<N: Function + Catalogued>(
     card
 }
 
-/// Two hosts that talk.
-struct Talk {
-    ends: [Endpoint; 2],
-    is_tcp: bool,
-    /// The next sequence number of each side.
-    next: [u32; 2],
-    packets: u32,
-}
-
-/// Random conversations: mostly as real stacks have them, now and then not.
-struct Traffic {
-    rng: Rng,
-    talks: Vec<Talk>,
-    strangers: bool,
-}
-
-impl Traffic {
-    fn new(mut rng: Rng) -> Self {
-        let talks = (0..1 + rng.below(12)).map(|number| Talk::new(&mut rng, number)).collect();
-        let strangers = rng.chance(0.4);
-        Self { rng, talks, strangers }
-    }
-
-    fn trace(&mut self, packets: usize, now: &mut Nanos) -> Trace {
-        let mut trace = Trace::new();
-        for number in 0..packets {
-            let gap = match self.rng.below(1000) {
-                0..4 => Nanos::from_secs(1 + self.rng.below(60)),
-                4..10 => Nanos::from_millis(self.rng.below(9_000)),
-                10..300 => Nanos::from_millis(self.rng.below(60)),
-                300..700 => Nanos(0),
-                _ => Nanos(self.rng.below(1_000_000)),
-            };
-            *now = *now + gap;
-            let (bytes, interface) = self.next();
-            let packet = Packet {
-                seq: Seq(number as u64),
-                time: *now,
-                offset: 0,
-                len: 0,
-                wire_len: bytes.len() as u32,
-                interface,
-                link: LinkType::Ethernet,
-                bucket: 0,
-                fate: Fate::Pending,
-            };
-            trace.push(packet, &bytes);
-        }
-        trace
-    }
-
-    fn next(&mut self) -> (Vec<u8>, u16) {
-        let Self { rng, talks, strangers } = self;
-        if *strangers && rng.chance(0.2) {
-            // New flows, of which each packet opens one.
-            let host =
-                Endpoint::new([10, 9, rng.below(256) as u8, rng.below(256) as u8].into(), rng.below(60_000) as u16);
-            return (Build::udp(host, Endpoint::new([198, 51, 100, 1].into(), 53)).payload(20).bytes(), 0);
-        }
-        // One talks more than the others.
-        let index = if rng.chance(0.5) { 0 } else { rng.below(talks.len() as u64) as usize };
-        let side = rng.below(2) as usize;
-        if rng.chance(0.003) {
-            talks[index] = Talk::new(rng, index as u64);
-        }
-        let frame = talks[index].next(rng, side);
-        (frame, side as u16)
-    }
-}
-
-impl Talk {
-    fn new(rng: &mut Rng, number: u64) -> Self {
-        let port = 4000 + number as u16 + 16 * rng.below(2) as u16;
-        let ends = if rng.chance(0.2) {
-            [Endpoint::new("fd00::1".parse().unwrap(), port), Endpoint::new("2001:db8::1".parse().unwrap(), 443)]
-        } else {
-            [Endpoint::new([10, 0, 0, 1].into(), port), Endpoint::new([9, 9, 9, number as u8].into(), 443)]
+/// Returns so many packets of the traffic, with random gaps.
+fn trace_of(traffic: &mut Traffic, packets: usize, now: &mut Nanos) -> Trace {
+    let mut trace = Trace::new();
+    for number in 0..packets {
+        let gap = match traffic.rng().below(1000) {
+            0..4 => Nanos::from_secs(1 + traffic.rng().below(60)),
+            4..10 => Nanos::from_millis(traffic.rng().below(9_000)),
+            10..300 => Nanos::from_millis(traffic.rng().below(60)),
+            300..700 => Nanos(0),
+            _ => Nanos(traffic.rng().below(1_000_000)),
         };
-        Self { ends, is_tcp: rng.chance(0.7), next: [rng.below(1 << 32) as u32, rng.below(1 << 32) as u32], packets: 0 }
+        *now = *now + gap;
+        let (bytes, interface) = traffic.frame();
+        let packet = Packet {
+            seq: Seq(number as u64),
+            time: *now,
+            offset: 0,
+            len: 0,
+            wire_len: bytes.len() as u32,
+            interface,
+            link: LinkType::Ethernet,
+            bucket: 0,
+            fate: Fate::Pending,
+        };
+        trace.push(packet, &bytes);
     }
-
-    fn next(&mut self, rng: &mut Rng, side: usize) -> Vec<u8> {
-        let (from, to) = (self.ends[side], self.ends[1 - side]);
-        self.packets += 1;
-        if !self.is_tcp {
-            let datagram = Build::udp(from, to).payload(rng.below(1200) as usize);
-            return self.odd(rng, datagram, side);
-        }
-        let seq = self.next[side];
-        let ack = self.next[1 - side];
-        let mut build = Build::tcp(from, to).seq(seq).ack(ack).window(1 + rng.below(65_535) as u16);
-        if self.packets < 4 {
-            // The handshake, whoever's turn it is.
-            let step = self.packets - 1;
-            let (from, to) = if step == 1 { (self.ends[1], self.ends[0]) } else { (self.ends[0], self.ends[1]) };
-            let [ours, theirs] = self.next;
-            let scale = rng.below(5) as u8;
-            return match step {
-                0 => Build::tcp(from, to)
-                    .flags(TcpFlags::SYN)
-                    .seq(ours.wrapping_sub(1))
-                    .sack_permitted()
-                    .window_scale(scale),
-                1 => Build::tcp(from, to)
-                    .flags(TcpFlags::SYN.with(TcpFlags::ACK))
-                    .seq(theirs.wrapping_sub(1))
-                    .ack(ours)
-                    .sack_permitted()
-                    .window_scale(scale),
-                _ => Build::tcp(from, to).flags(TcpFlags::ACK).seq(ours).ack(theirs),
-            }
-            .bytes();
-        }
-        let len = if rng.chance(0.3) { 0 } else { rng.below(1400) as u32 };
-        let mut flags = TcpFlags::ACK;
-        match rng.below(400) {
-            0 => flags = flags.with(TcpFlags::FIN),
-            1 => flags = TcpFlags::RST,
-            2 => flags = TcpFlags::SYN,
-            3 => flags = TcpFlags::SYN.with(TcpFlags::FIN),
-            4 => build = build.window(0),
-            5 => build = build.sack(&[(ack.wrapping_add(10), ack.wrapping_add(20))]),
-            6 => build = build.seq(rng.below(1 << 32) as u32),
-            7 => build = build.ack(rng.below(1 << 32) as u32),
-            8..20 => build = build.seq(seq.wrapping_sub(rng.below(3000) as u32)),
-            20..60 => build = build.ack(ack.wrapping_sub(rng.below(5000) as u32)),
-            60..70 => build = build.seq(seq.wrapping_add(rng.below(100_000) as u32)),
-            70..80 => flags = flags.with(TcpFlags::URG),
-            80..200 => build = build.options(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]),
-            200..300 => flags = flags.with(TcpFlags::PSH),
-            _ => {}
-        }
-        build = build.flags(flags).payload(len as usize);
-        // A packet that isn't counted here is sent again, or never was.
-        if !rng.chance(0.02) {
-            self.next[side] = seq.wrapping_add(len);
-        }
-        self.odd(rng, build, side)
-    }
-
-    /// The packet, or something else of the same connection.
-    fn odd(&self, rng: &mut Rng, build: Build, side: usize) -> Vec<u8> {
-        match rng.below(300) {
-            0 => {
-                let quoted = build.bytes();
-                let is_v4 = self.ends[0].address.is_ipv4();
-                let (router, kind) = if is_v4 { ("198.51.100.254", 3) } else { ("2001:db8::ff", 1) };
-                let router: std::net::IpAddr = router.parse().unwrap();
-                let quote = &quoted[14..quoted.len().min(14 + 64)];
-                Build::icmp_error(router, self.ends[side].address, kind, 1, quote).bytes()
-            }
-            1 => build.fragment(0, true).bytes(),
-            2 => build.fragment(80, false).bytes(),
-            3 if self.ends[0].address.is_ipv4() => build.ip_options(&[1, 1, 1, 0]).bytes(),
-            4 => build.vlan(7).bytes(),
-            5 => {
-                let whole = build.bytes();
-                let len = rng.below(whole.len() as u64) as usize;
-                whole[..len].to_vec()
-            }
-            _ => build.bytes(),
-        }
-    }
+    trace
 }
 
 /// Short timeouts, so that they pass.
@@ -336,7 +200,7 @@ fn a_function_behind_a_card_does_what_it_does_without() {
         let is_firewall = rng.chance(0.5);
         let mut traffic = Traffic::new(rng);
         let mut now = Nanos::from_secs(1_700_000_000);
-        let parts: Vec<Trace> = (0..1 + seed % 3).map(|_| traffic.trace(1500, &mut now)).collect();
+        let parts: Vec<Trace> = (0..1 + seed % 3).map(|_| trace_of(&mut traffic, 1500, &mut now)).collect();
         let what = format!("seed {seed}, {cores} cores, {flows} flows, firewall: {is_firewall}");
         let sizes = format!("flows = {flows}\nflows_v6 = 512\n");
         let counts = if is_firewall {

@@ -155,6 +155,8 @@ fn serve<N: NetworkFunction>(
                     // If there are more flows to end, look for packets first and don't wait.
                     Ok(true) => {}
                     Ok(false) => {
+                        // A card may have taken packets meanwhile.
+                        published.publish(worker.tally());
                         let begun = Instant::now();
                         run.keep(feed.wait(if is_due { SHORT_WAIT } else { WAIT }), feed);
                         published.add_idle(begun.elapsed());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, PacketCounts, Report, Sizing, local_report};
 use packet::Nanos;
-use port::SimulatedCard;
+use port::{Card, SimulatedCard};
 
 use crate::counters::{Counters, FlowCounters};
 use crate::kind::EngineKind;
@@ -190,12 +190,14 @@ pub trait Inspect<N: NetworkFunction> {
 }
 
 impl<N: NetworkFunction, P: Placement<N>> EngineInstance<N, P> {
-    /// Puts a simulated card ahead of each core: its part of one card.
-    pub(super) fn put_behind_cards(&mut self, offload: Offload, seed: u64) {
+    /// Puts a card ahead of each core: that of the port, or its part of a simulated one.
+    pub(super) fn put_behind_cards(&mut self, offload: Offload, cards: Option<Vec<Box<dyn Card>>>, seed: u64) {
         let limits = offload.part(self.workers.len());
+        let mut cards = cards.unwrap_or_default().into_iter();
         for (core, worker) in self.workers.iter_mut().enumerate() {
-            let card = SimulatedCard::new(limits, seed.wrapping_add(core as u64));
-            worker.put_behind(Box::new(card), offload, limits.entries);
+            let simulated = || Box::new(SimulatedCard::new(limits, seed.wrapping_add(core as u64)));
+            let card = cards.next().unwrap_or_else(|| simulated());
+            worker.put_behind(card, offload, limits.entries);
         }
     }
 

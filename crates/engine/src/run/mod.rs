@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nf::{Function, NetworkFunction, Report};
 use packet::{Nanos, Seq};
-use port::{HEAD_BYTES, Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts, Work};
+use port::{Card, HEAD_BYTES, Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts, Work};
 
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::OwnQueue;
@@ -217,12 +217,12 @@ where
 {
     let cores = instance.workers.len();
     let sides = port.sides();
-    let opened = port.open(cores)?;
+    let mut opened = port.open(cores)?;
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
     instance.workers.iter_mut().for_each(|worker| worker.face(sides));
     if let Some(offload) = options.offload {
-        instance.put_behind_cards(offload, options.seed);
+        instance.put_behind_cards(offload, cards(&mut opened, cores), options.seed);
     }
     let mut source = match opened {
         Opened::Stream(stream) if cores == 1 => Source::Queues(vec![OwnQueue::new(Box::new(stream))]),
@@ -332,6 +332,18 @@ where
         lost: end.lost,
         sent: end.sent,
     })
+}
+
+/// Takes the cards of a port out of its queues, one for each core. `None` if the port has none.
+fn cards(opened: &mut Opened<'_>, cores: usize) -> Option<Vec<Box<dyn Card>>> {
+    match opened {
+        Opened::Stream(stream) => stream.input.take_cards(cores),
+        Opened::Queues(queues) => {
+            let each = queues.iter_mut().map(|queue| queue.take_cards(1));
+            each.collect::<Option<Vec<_>>>().map(|cards| cards.into_iter().flatten().collect())
+        }
+        Opened::Sequenced(_) => None,
+    }
 }
 
 /// Why an engine can't use a port that steers its packets itself.

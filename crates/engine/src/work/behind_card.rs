@@ -3,6 +3,7 @@
 use packet::{FiveTuple, Nanos};
 use port::{Card, Returned};
 
+use crate::counters::Counters;
 use crate::offload::{Offload, OffloadCounts};
 
 /// A core's card, and what leads to it.
@@ -16,6 +17,8 @@ pub(crate) struct BehindCard {
     names: Vec<FiveTuple>,
     pub(super) entries: u64,
     pub(super) counts: OffloadCounts,
+    /// When packets were counted last that the card has taken and that never came to the core.
+    counted: Nanos,
 }
 
 /// A connection that may become heavy.
@@ -39,6 +42,8 @@ pub(super) enum Back {
 
 /// Candidates for each entry of the card.
 const CANDIDATES_PER_ENTRY: usize = 4;
+/// How often packets are counted that never came to the core.
+const COUNTING: Nanos = Nanos::from_millis(100);
 
 impl BehindCard {
     pub(crate) fn new(card: Box<dyn Card>, policy: Offload, entries: usize) -> Self {
@@ -51,6 +56,7 @@ impl BehindCard {
             names: Vec::with_capacity(2 * entries),
             entries: 0,
             counts: OffloadCounts::default(),
+            counted: Nanos(0),
         }
     }
 
@@ -114,6 +120,21 @@ impl BehindCard {
         self.card.all(&mut self.names);
         self.names.retain(which);
         self.remove_named(Back::Recalled);
+    }
+
+    /// Counts packets that the card has taken and that never came to the core, now and then, so that counters don't stand still while
+    /// connections are in the card.
+    pub(super) fn count(&mut self, now: Nanos, counters: &mut Counters) {
+        if now.since(self.counted) < COUNTING {
+            return;
+        }
+        self.counted = now;
+        let Self { card, counts, .. } = self;
+        card.count(&mut |actions, ahead| {
+            counts.packets += ahead[0].0 + ahead[1].0;
+            counts.bytes += ahead[0].1 + ahead[1].1;
+            counters.count_ahead(actions, ahead);
+        });
     }
 
     pub(super) fn recall_ended(&mut self, now: Nanos) {

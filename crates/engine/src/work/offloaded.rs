@@ -11,7 +11,6 @@ use nf::{KeyOf, Meta, NetworkFunction, Reason, Verdict};
 use packet::{Action, FiveTuple, Nanos};
 use port::{Batch, Card, CardRefusal, Fate, Packet, Returned};
 
-use crate::counters::Counters;
 use crate::offload::{Offload, OffloadCounts};
 use crate::placement::{BURST, Placement, hash_of};
 use crate::work::behind_card::{Back, BehindCard};
@@ -40,9 +39,11 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.behind_card = Some(behind);
     }
 
-    /// Takes connections back whose deadline has passed by `now`.
+    /// Takes connections back whose deadline has passed by `now`. No packet is on its way.
     pub(crate) fn recall_ended(&mut self, now: Nanos) {
         let Some(mut behind) = self.behind_card.take() else { return };
+        behind.card.idle();
+        behind.count(now, &mut self.emitter.counters);
         behind.recall_ended(now);
         self.take_back(&mut behind);
         self.behind_card = Some(behind);
@@ -59,6 +60,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }
             let taken = self.intake_behind(&mut behind, batch, begin..end);
             let last = batch.packets()[end - 1];
+            behind.count(last.time, &mut self.emitter.counters);
             behind.recall_ended(last.time);
             self.take_back(&mut behind);
             let lanes = self.lanes.len;
@@ -105,9 +107,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take_back(&mut self, behind: &mut BehindCard) {
         for (flow, Returned { taken, ahead, actions }) in behind.back.drain(..) {
             let Some(key) = key_of::<N>(flow) else { continue };
-            for ((packets, bytes), action) in ahead.into_iter().zip(actions) {
-                count_ahead(&mut self.emitter.counters, action, packets, bytes);
-            }
+            self.emitter.counters.count_ahead(actions, ahead);
             let hash = hash_of::<N>(&key, self.seed);
             let was_there = self.place.take_back(&self.nf, &key, hash, &taken);
             debug_assert!(was_there, "a connection in the card has its flow");
@@ -148,6 +148,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 }
                 Err(CardRefusal::Full) => behind.counts.refused_full += 1,
                 Err(CardRefusal::Rate) => behind.counts.refused_rate += 1,
+                Err(CardRefusal::Down) => behind.counts.refused_down += 1,
             }
         }
     }
@@ -157,16 +158,6 @@ const fn verdict_of(action: Action) -> Verdict {
     match action {
         Action::Across => Verdict::forward(),
         Action::Drop(reason) => Verdict::Drop(Reason(reason)),
-    }
-}
-
-/// Counts packets that a card has taken and that never came to the core.
-fn count_ahead(counters: &mut Counters, action: Action, packets: u64, bytes: u64) {
-    counters.received += packets;
-    counters.received_bytes += bytes;
-    match action {
-        Action::Across => counters.forwarded += packets,
-        Action::Drop(reason) => counters.dropped[usize::from(reason) % Reason::COUNT] += packets,
     }
 }
 

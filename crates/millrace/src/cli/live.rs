@@ -182,7 +182,7 @@ impl LiveOptions {
     }
 
     /// The port.
-    fn open(&self, spread: Spread) -> Result<Taken, Failed> {
+    fn open(&self, spread: Spread, offload: u32) -> Result<Taken, Failed> {
         if self.observe || matches!(self.xdp, Some(Xdp::Off)) {
             if let Some(option) = self.only_xdp() {
                 return Err(Failed::usage(format_args!("{option} is for XDP; leave it out with --xdp off")));
@@ -194,7 +194,7 @@ impl LiveOptions {
             let monitor = Monitor::Packet(port.monitor());
             return Ok(Taken { port: Box::new(port), monitor });
         }
-        let port = XdpPort::new(self.xdp_options(spread)).map_err(Failed::usage)?;
+        let port = XdpPort::new(self.xdp_options(spread, offload)).map_err(Failed::usage)?;
         let monitor = Monitor::Xdp(port.monitor());
         Ok(Taken { port: Box::new(port), monitor })
     }
@@ -211,7 +211,7 @@ impl LiveOptions {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
-    fn xdp_options(&self, spread: Spread) -> port_xdp::Options {
+    fn xdp_options(&self, spread: Spread, offload: u32) -> port_xdp::Options {
         let mut options = port_xdp::Options::new(self.interfaces.iter().cloned());
         options.mode = match self.xdp.unwrap_or(Xdp::Best) {
             Xdp::Native => Mode::Native,
@@ -233,6 +233,7 @@ impl LiveOptions {
         options.filter.management.clone_from(&self.management);
         options.busy_poll = self.busy_poll.then(BusyPoll::default);
         options.spread = spread;
+        options.offload = offload;
         options
     }
 }
@@ -274,6 +275,7 @@ impl Monitor {
                         &counts.trouble,
                         &[
                             ("to-function", program.redirected),
+                            ("offloaded", program.offloaded),
                             ("ring-full", counts.ring_full),
                             ("unclaimed", program.unclaimed),
                             ("unsequenced", program.history_full + program.unstamped),
@@ -319,13 +321,9 @@ impl Monitor {
 pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Failed> {
     let live = &args.source.live;
     refuse_captures(args)?;
-    if args.offload.is_given() {
-        return Err(Failed::usage(
-            "--offload has a simulated card, which is for captures; leave it out with --interface",
-        ));
-    }
     args.dropped.refuse_name()?;
     refuse_same_files(args)?;
+    refuse_with_offload(args)?;
     if live.observe && args.service.on_panic == OnPanic::Open {
         return Err(Failed::usage("--observe sends nothing, so that --on-panic open has nothing to do; leave one out"));
     }
@@ -366,6 +364,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         Options { seed, tables: args.table_options.tables(&*program)?, pin: args.pin, ..Options::default() };
     options.cuts = args.pipeline_options.cuts(matches!(args.engine, Some(Wanted::One(EngineKind::Pipeline))), cores)?;
     args.steering_options.set(&[kind], cores, &mut options)?;
+    options.offload = args.offload.offload(&*program, kind, &options.tables)?;
     refuse_too_much(&*program, &[(kind, cores)])?;
     let policy = args.defragment.policy(program.wants_whole_datagrams());
     let bound = (description.sharing == Sharing::Streams)
@@ -388,7 +387,7 @@ pub(super) fn perform(args: &run::Args, entry: &CatalogueEntry) -> Result<(), Fa
         ));
     }
     let queues = if spread == Spread::Stream { 1 } else { cores };
-    let Taken { port, monitor } = live.open(spread)?;
+    let Taken { port, monitor } = live.open(spread, args.offload.entries())?;
     let port: Box<dyn Port + Send> = if live.parked { Box::new(Headed::new(port)) } else { port };
     let drops = args.dropped.file().map(|file| Writer::create(file, Some(Container::PcapNg), None)).transpose()?;
     let socket = control::bind(args.control.path_or_default().as_deref())?;
@@ -569,6 +568,44 @@ fn refuse_same_files(args: &run::Args) -> Result<(), Failed> {
         files::refuse_same(file, &read[..read.len() - usize::from(is_flows)])?;
     }
     Ok(())
+}
+
+/// Refuses options with which the XDP program can't take packets ahead of the function.
+fn refuse_with_offload(args: &run::Args) -> Result<(), Failed> {
+    if !args.offload.is_given() {
+        return Ok(());
+    }
+    let live = &args.source.live;
+    let given = [
+        (live.observe, "--observe", "nothing is sent, so the XDP program can't forward packets"),
+        (
+            matches!(live.xdp, Some(Xdp::Off)),
+            "--xdp off",
+            "packets come and go by AF_PACKET, and only an XDP program takes some ahead of the function",
+        ),
+        (live.parked, "--parked", "the function has to see each packet, as payloads of dropped ones are released"),
+        (
+            args.reorder.delay().is_some(),
+            "--reorder",
+            "packets are held ahead of the function, and those of the XDP program would overtake them",
+        ),
+        (
+            args.service.exports_flows(),
+            "--ipfix",
+            "flows are exported as the function's packets show them, and it doesn't see all",
+        ),
+        (
+            args.offload.has_card_limits(),
+            "--card-insertions",
+            "it is a limit of the simulated card, which is for captures",
+        ),
+    ];
+    match given.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, reason)) => {
+            Err(Failed::usage(format_args!("--offload with --interface: {reason}; leave {option} or --offload out")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses options that are about captures.

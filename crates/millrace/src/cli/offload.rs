@@ -19,8 +19,9 @@ use crate::print::table::{Align, Sheet, Tone};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Offload")]
 pub(super) struct OffloadOptions {
-    /// Have a simulated card with so many entries take the packets of heavy connections ahead of the function, once the function has decided about
-    /// them. Verdicts and counters stay the same. For firewall and conntrack, over captures, under sequential and rss
+    /// Take the packets of up to so many heavy connections ahead of the function, once the function has decided about them: on interfaces by
+    /// the XDP program, over captures by a simulated card. Verdicts and counters stay the same. For firewall and conntrack, under sequential
+    /// and rss
     #[arg(long = "offload", value_name = "ENTRIES", value_parser = entries)]
     entries: Option<usize>,
     /// A connection is heavy after this many packets
@@ -29,7 +30,7 @@ pub(super) struct OffloadOptions {
     /// It must have had these packets at this rate or a higher one, in packets a second [default: any rate]
     #[arg(long = "offload-rate", value_name = "NUMBER", value_parser = number::parse_positive, requires = "entries")]
     rate_min: Option<u64>,
-    /// Connections that the card takes in a second of packet time, at most [default: no limit]
+    /// Connections that the simulated card takes in a second of packet time, at most [default: no limit]
     #[arg(long = "card-insertions", value_name = "NUMBER", value_parser = number::parse_positive, requires = "entries")]
     insertions: Option<u64>,
 }
@@ -38,6 +39,16 @@ impl OffloadOptions {
     /// True if a card is wanted.
     pub(super) const fn is_given(&self) -> bool {
         self.entries.is_some()
+    }
+
+    /// Returns the number of entries; 0 without a card.
+    pub(super) fn entries(&self) -> u32 {
+        self.entries.map_or(0, |entries| entries as u32)
+    }
+
+    /// True if limits of the simulated card are given.
+    pub(super) const fn has_card_limits(&self) -> bool {
+        self.insertions.is_some()
     }
 
     /// Returns the engine's option; `None` without a card.
@@ -67,13 +78,24 @@ fn entries(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Formats what the card did.
-pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
+/// Formats what the card did: the XDP program on interfaces, a simulated one over captures.
+pub(crate) fn text(outcome: &Outcome, is_live: bool, style: Style) -> String {
     let Some(card) = &outcome.offload else { return String::new() };
     let counters = &outcome.counters;
-    let OffloadCounts { packets, bytes, inserted, undecided, refused_full, refused_rate, entries_max, .. } = card;
+    let OffloadCounts {
+        packets,
+        bytes,
+        inserted,
+        undecided,
+        refused_full,
+        refused_rate,
+        refused_down,
+        entries_max,
+        ..
+    } = card;
     let mut out = format!(
-        "  the simulated card took {} of the packets and {} of the bytes; {} put in, at most {} at a time\n",
+        "  {} took {} of the packets and {} of the bytes; {} put in, at most {} at a time\n",
+        if is_live { "the XDP program" } else { "the simulated card" },
         percent(*packets, counters.received),
         percent(*bytes, counters.received_bytes),
         counted(*inserted, "connection", "connections"),
@@ -94,7 +116,8 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         out += &format!("  they came back: {}\n", parts.join(", "));
     }
     let refused = [
-        (*refused_full, "the card was full"),
+        (*refused_full, "there was no entry free"),
+        (*refused_down, "an interface was down"),
         (*refused_rate, "it had been given too many of late"),
         (*undecided, "the function had not decided"),
     ];
@@ -114,11 +137,11 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
 }
 
 /// Formats the card's counts as JSON; null without a card.
-pub(crate) fn json(outcome: &Outcome) -> Value {
+pub(crate) fn json(outcome: &Outcome, is_live: bool) -> Value {
     let Some(card) = &outcome.offload else { return Value::Null };
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     json!({
-        "card": "simulated",
+        "card": if is_live { "xdp" } else { "simulated" },
         "packets": card.packets,
         "bytes": card.bytes,
         "packets_share": share(card.packets, outcome.counters.received),
@@ -128,6 +151,7 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
         "undecided": card.undecided,
         "refused_full": card.refused_full,
         "refused_rate": card.refused_rate,
+        "refused_down": card.refused_down,
         "back_for_packet": card.back_for_packet,
         "back_ended": card.back_ended,
         "evicted": card.evicted,

@@ -68,6 +68,7 @@ use catalogue::{Catalogue, Program};
   millrace run conntrack --in a.pcap --reorder 100us
   millrace run firewall --in a.pcap --offload 4096 --offload-threshold 16
   millrace run firewall --config fw.toml --interface inside0 --interface outside0
+  millrace run firewall --interface inside0 --interface outside0 --offload 4096
 
 Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
 Ctrl-C finishes the packets already read and leaves a valid output file; a second Ctrl-C exits at once.")]

@@ -96,6 +96,11 @@ fn destination(text: &str) -> Result<Destination, String> {
 }
 
 impl ServiceOptions {
+    /// True if flows are exported.
+    pub(super) const fn exports_flows(&self) -> bool {
+        self.ipfix.is_some()
+    }
+
     /// The file that flows are exported to.
     pub(super) fn file(&self) -> Option<&Path> {
         match &self.ipfix {

@@ -151,6 +151,7 @@ impl Live {
                     json!({
                         "interface": counts.interface,
                         "to_function": counts.program.redirected,
+                        "offloaded": counts.program.offloaded,
                         "ring_full": counts.ring_full,
                         "unclaimed": counts.program.unclaimed,
                         "unsequenced": counts.program.history_full + counts.program.unstamped,
@@ -225,7 +226,7 @@ impl Run<'_> {
             out += &latency(times);
         }
         out += &self.flows(style);
-        out += &offload::text(self.outcome, style);
+        out += &offload::text(self.outcome, self.live.is_some(), style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
             let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
@@ -389,7 +390,7 @@ impl Run<'_> {
                 "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
                 "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,
             })),
-            "offload": offload::json(self.outcome),
+            "offload": offload::json(self.outcome, self.live.is_some()),
             "transactions": transactions.as_ref().map(|Transactions { committed, aborted, ran_alone, .. }| json!({
                 "committed": committed, "aborted": aborted, "ran_alone": ran_alone,
             })),

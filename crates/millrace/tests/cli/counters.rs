@@ -19,14 +19,18 @@ pub(crate) fn hold_accounts(summary: &Value, what: &str) {
     let reasons = summary["packets"]["drops"].as_object().expect("a list by reason");
     let reasons: u64 = reasons.values().map(|count| count.as_u64().expect("a number")).sum();
     assert_eq!(reasons, number("/packets/dropped"), "{what}: {summary}");
-    // What the programs handed on was received, sent across as link traffic, found a ring full, or was still in one at the end.
+    // What the programs handed on or took ahead was received, sent across as link traffic, found a ring full, or was still in one at the end.
     let both = |name: &str| (0..2).map(|at| number(&format!("/live/interfaces/{at}/{name}"))).sum::<u64>();
     let (across, lost) = (both("link_across") + both("link_across_lost"), both("ring_full"));
     assert!(lost >= number("/lost/ring_full"), "{what}: {summary}");
     // The function received a datagram where fragments came, and fragments left again.
     let of_fragments = |name: &str| summary["fragments"][name].as_u64().unwrap_or(0);
     let (fragments, datagrams) = (of_fragments("received"), of_fragments("datagrams"));
-    assert_eq!(both("to_function") + datagrams, received + fragments + across + lost, "{what}: {summary}");
+    assert_eq!(
+        both("to_function") + both("offloaded") + datagrams,
+        received + fragments + across + lost,
+        "{what}: {summary}"
+    );
     let left = number("/packets/forwarded") + number("/packets/replied");
     let sent = number("/sent/sent") + number("/sent/lost");
     assert!((left..=left + fragments).contains(&sent) && (datagrams > 0 || sent == left), "{what}: {summary}");

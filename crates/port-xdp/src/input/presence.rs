@@ -41,6 +41,7 @@ impl Input {
             common: Arc::clone(&common),
             need_wakeup,
             popped: 0,
+            before_mark: 0,
             pieces: Vec::new(),
             whole: Vec::new(),
             stamped: None,
@@ -75,6 +76,17 @@ impl Input {
     /// Looks at every interface: closes the sockets of one that is gone, and opens those of one that is there again.
     pub(super) fn check(&mut self, now: Nanos) {
         self.checked = now;
+        self.check_each();
+        if let Some(ahead) = &self.ahead {
+            let is_usable = |(number, interface): (usize, &Interface)| {
+                interface.presence == Presence::Up
+                    && interface.device.check_outlet(&self.interfaces[number ^ 1].device).is_ok()
+            };
+            ahead.progress.set_usable(self.interfaces.iter().enumerate().all(is_usable));
+        }
+    }
+
+    fn check_each(&mut self) {
         for interface in 0..self.interfaces.len() {
             let Interface { device, inlet, .. } = &self.interfaces[interface];
             let device = Arc::clone(device);
@@ -123,6 +135,9 @@ impl Input {
         let facts = Facts::of(&self.probe, &device.name)?;
         facts.queues.check(&device.name, self.place.queues, self.options.spread.is_single_queue())?;
         self.open(interface, facts.index, facts.mtu, Duration::ZERO)?;
+        if self.ahead.is_some() {
+            self.interfaces[interface ^ 1].device.set_outlet(facts.index)?;
+        }
         let attached = device.attach(facts.index);
         match &attached {
             Ok(()) => self.interfaces[interface].presence = self.probe.presence(&device.name, facts.index),

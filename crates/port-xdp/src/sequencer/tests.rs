@@ -10,6 +10,7 @@ use super::*;
 use crate::bpf::test_run;
 use crate::error::XdpError;
 use crate::filter::Filter;
+use crate::program::Addition;
 use crate::program::{Program, ProgramCounts};
 
 const CORES: usize = 3;
@@ -26,7 +27,12 @@ fn loaded() -> Option<(Arc<Sequencer>, [Program; 2])> {
         return None;
     };
     let sequencer = Arc::new(sequencer);
-    let program = |number| match Program::load("none", CORES as u32, &filter, Some((&sequencer, number))) {
+    let program = |number| match Program::load(
+        "none",
+        CORES as u32,
+        &filter,
+        Some(&Addition::Sequencer(Arc::clone(&sequencer), number)),
+    ) {
         Ok(program) => Some(program),
         Err(XdpError::Interface(InterfaceError::Privilege { .. })) => None,
         Err(error) => panic!("{error}"),

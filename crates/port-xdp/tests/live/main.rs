@@ -10,6 +10,7 @@ mod doctor;
 mod fates;
 mod faults;
 mod kill;
+mod offload;
 mod policies;
 mod queues;
 mod refusals;
