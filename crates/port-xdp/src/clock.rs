@@ -29,7 +29,7 @@ impl Clock {
         Nanos(self.zero + monotonic)
     }
 
-    /// What the kernel's monotonic clock shows at this time.
+    /// Reading of the kernel's monotonic clock at this time.
     #[inline]
     pub(crate) const fn monotonic_at(&self, time: Nanos) -> u64 {
         time.0.saturating_sub(self.zero)

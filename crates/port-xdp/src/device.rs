@@ -44,7 +44,7 @@ struct State {
     place: String,
     binding: Option<Binding>,
     filter: Filter,
-    /// What the program does besides handing packets to sockets.
+    /// Addition to the program, which hands packets to sockets.
     addition: Option<Addition>,
     /// Number of the interface that a program with a table of connections forwards to; 0 before it was set.
     outlet: u32,

@@ -66,7 +66,7 @@ pub(crate) struct AheadOf {
     /// The first entry, and the number of entries.
     part: (u32, u32),
     progress: Arc<Progress>,
-    /// When the receive rings were looked at whose packets of then are now taken out.
+    /// Time of the mark: a look at the receive rings, whose packets of then are now taken out.
     marked: Nanos,
 }
 

@@ -93,7 +93,7 @@ struct Segment {
 const OPEN: u64 = 1;
 const LOCKED: u64 = 2;
 const WAITING: u64 = 4;
-/// Where the counters of packets begin that passed while the entry was waiting.
+/// Lowest bit of the counters of packets that passed while the entry was waiting.
 const PASSED_SHIFT: u32 = 32;
 
 /// State of an entry, as it was a moment ago.
@@ -183,7 +183,7 @@ pub(crate) fn tuple_of(flow: &FiveTuple) -> Tuple {
     [a, b, c, d, ports | u64::from(flow.protocol()) << 24 | version << 16]
 }
 
-/// How often a lock is looked at before the processor is given to others.
+/// Looks at a lock before the processor is given to others.
 const SPINS: u32 = 1000;
 
 impl Entry {

@@ -17,7 +17,7 @@ pub(crate) struct BehindCard {
     names: Vec<FiveTuple>,
     pub(super) entries: u64,
     pub(super) counts: OffloadCounts,
-    /// When packets were counted last that the card has taken and that never came to the core.
+    /// Time of the last count of packets that the card has taken and that never came to the core.
     counted: Nanos,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Back {
 
 /// Candidates for each entry of the card.
 const CANDIDATES_PER_ENTRY: usize = 4;
-/// How often packets are counted that never came to the core.
+/// Interval at which packets are counted that never came to the core.
 const COUNTING: Nanos = Nanos::from_millis(100);
 
 impl BehindCard {

@@ -32,7 +32,7 @@ pub(crate) struct XdpCard {
     waiting: Vec<usize>,
     /// Receives until a packet has been sent: with more than one, the packets of some may be under way.
     behind: u64,
-    /// When deadlines were looked at last.
+    /// Time of the last look at deadlines.
     looked: Nanos,
     /// The entry at which the search for a victim goes on.
     clock_hand: usize,
@@ -48,7 +48,7 @@ struct Slot {
     at_core: Ahead,
     /// Packets that the program has taken and that were counted.
     counted: Ahead,
-    /// When it was put in.
+    /// Time at which it was put in.
     inserted: u64,
     /// The receive with which the core took a packet last.
     offered: u64,
@@ -71,7 +71,7 @@ const VICTIMS: usize = 16;
 const GRACE: u64 = 50_000;
 /// Receives whose packets may be under way, for each core of several on one stream.
 const PIECES: u64 = 3;
-/// How long a UDP stream waits for a moment without packets on their way.
+/// Time for which a UDP stream waits for a moment without packets on their way.
 const PATIENCE: u64 = 20_000_000;
 
 impl XdpCard {

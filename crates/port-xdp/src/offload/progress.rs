@@ -1,10 +1,10 @@
-//! How far a receiving half has come, for the cards of the cores that it feeds.
+//! Progress of a receiving half, for the cards of the cores that it feeds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use packet::Nanos;
 
-/// How far a receiving half has come.
+/// Progress of a receiving half.
 #[derive(Debug)]
 pub(crate) struct Progress {
     receives: AtomicU64,
