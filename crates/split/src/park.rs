@@ -124,7 +124,7 @@ impl Park {
         if cut < frame.len() {
             self.store.put(place.slot, place.generation, &frame[cut..]);
             let by = cut as i32 + TAG_BYTES as i32 - frame.len() as i32;
-            let fits = !self.options.shorten || lengths::change(link, frame, frame.len(), by);
+            let fits = by == 0 || !self.options.shorten || lengths::change(link, frame, frame.len(), by);
             debug_assert!(fits, "it was tried on a copy");
         }
         self.counts.splits += 1;
@@ -213,7 +213,9 @@ impl Park {
             self.ring.free(tag.slot);
             return Joined::Gone;
         }
-        if self.options.shorten && len > 0 && !lengths::change(link, whole, 0, len as i32 - TAG_BYTES as i32) {
+        // Nothing has changed if the tag has taken the payload's place.
+        let by = len as i32 - TAG_BYTES as i32;
+        if self.options.shorten && len > 0 && by != 0 && !lengths::change(link, whole, 0, by) {
             self.ring.free(tag.slot);
             self.counts.unfit += 1;
             return Joined::Gone;

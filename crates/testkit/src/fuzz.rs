@@ -13,6 +13,7 @@ mod iptables;
 mod parse;
 mod rss;
 pub mod seeds;
+mod split;
 mod stream;
 
 pub use self::rss::rss;
@@ -27,13 +28,14 @@ pub use identify::identify;
 pub use iptables::iptables;
 pub use parse::parse;
 
+pub use self::split::split;
 pub use self::stream::stream;
 
 /// A fuzz check.
 pub type Check = fn(&[u8]);
 
 /// All checks with the names of their targets.
-pub const CHECKS: [(&str, Check); 12] = [
+pub const CHECKS: [(&str, Check); 13] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
@@ -46,4 +48,5 @@ pub const CHECKS: [(&str, Check); 12] = [
     ("defrag", defrag),
     ("identify", identify),
     ("stream", stream),
+    ("split", split),
 ];

@@ -34,6 +34,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("defrag", fragments()),
         ("identify", sessions()),
         ("stream", segments()),
+        ("split", divided()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -118,6 +119,30 @@ fn segments() -> Vec<Vec<u8>> {
     let all = orders.into_iter().chain([gap.concat()]);
     all.enumerate()
         .map(|(nth, ops)| [&[nth as u8, 255, 11, 0, 255 * (nth as u8 & 1), 250], &ops[..]].concat())
+        .collect()
+}
+
+/// Packets that are split, and headers that come back: in order, twice, changed, released, and after their payload was given up.
+fn divided() -> Vec<Vec<u8>> {
+    let frames = [
+        Build::udp(A4, B4).payload(300).bytes(),
+        Build::tcp(A4, B4).payload(700).bytes(),
+        Build::udp(A6, B6).payload(200).bytes(),
+        Build::tcp(A6, B6).vlan(5).payload(400).bytes(),
+        Build::udp(A4, B4).payload(20).bytes(),
+    ];
+    let split = |frame: &Vec<u8>| {
+        let [low, high] = (frame.len() as u16).to_le_bytes();
+        [&[0, low, high], &frame[..]].concat()
+    };
+    let all: Vec<u8> = frames.iter().flat_map(split).collect();
+    let back: Vec<u8> = (0..5).flat_map(|number| [2, number, 0]).collect();
+    let odd = [3, 0, 40, 3, 1, 80, 4, 2, 0, 2, 2, 0, 2, 3, 0, 2, 3, 0];
+    [[0, 7, 0, 0], [64, 1, 3, 1], [20, 15, 1, 2]]
+        .into_iter()
+        .flat_map(|options: [u8; 4]| {
+            [[&options, &all[..], &back[..]].concat(), [&options, &all[..], &odd[..], &all[..], &back[..]].concat()]
+        })
         .collect()
 }
 
