@@ -353,7 +353,7 @@ fn splitting(gathered: &Gathered) -> Result<String> {
 fn reordering(gathered: &Gathered) -> Result<String> {
     let mut out = String::from(
         "## Reordering\n\n`millrace run conntrack --in a.pcap --reorder DELAY`, the whole command: nanoseconds of elapsed time for a packet. The traffic is UDP of \
-         one direction, flows of equal size mixed at random, a million packets a second. *In a row* are packets of a connection that \
+         one direction, flows of equal size mixed at random, a million packets at a million packets a second: of a million flows each has one packet. *In a row* are packets of a connection that \
          leave one behind another, on average.\n\n",
     );
     let mut rows = Vec::new();
