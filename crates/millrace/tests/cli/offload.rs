@@ -200,6 +200,7 @@ fn chat(row: &Row, server: &str) {
 fn real_hosts_talk_through_offloaded_connections() {
     let Some(row) = hosts("ol") else { return };
     let folder = Folder::empty();
+    fs::write(folder.path("inside.toml"), "inside = [\"10.9.0.1/32\"]\n").expect("it can be written");
     for how in WAYS {
         let run = row
             .run(&folder, &format!("firewall --set inside=[\"10.9.0.1/32\"] --offload 64 --offload-threshold 4 {how}"));
@@ -208,12 +209,14 @@ fn real_hosts_talk_through_offloaded_connections() {
             carry(&row.inside, &row.outside, &server, LONG).unwrap_or_else(|error| panic!("{how}: {error}"));
         }
         thread::scope(|scope| {
-            // Somebody looks on at first: all connections are called back each time.
+            // At first somebody looks on, or gives the same configuration anew: all connections are called back each time.
             scope.spawn(|| {
                 for _ in 0..3 {
                     let told = run.ask("stats");
                     let decided = sum(&told, "forwarded") + sum(&told, "dropped");
                     assert_eq!(sum(&told, "received"), decided, "{how}: {told}");
+                    thread::sleep(Duration::from_millis(20));
+                    folder.stdout("ctl --control wall.sock reload inside.toml");
                     thread::sleep(Duration::from_millis(20));
                 }
             });
