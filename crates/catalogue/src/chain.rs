@@ -84,7 +84,7 @@ pub fn parts(settings: &Settings) -> Result<Vec<Part>, ConfigError> {
     functions.iter().filter_map(part).collect()
 }
 
-/// What each function of a chain does with one packet, as far as the packet comes, with the functions' names.
+/// One packet's steps in a chain: the name of each function that it reaches, and its step there.
 pub type Way = Vec<(String, Explained)>;
 
 /// Runs the functions of a chain one behind another over the packets before number `number`, counted from 0, and takes the steps of that one

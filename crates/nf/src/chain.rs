@@ -60,7 +60,7 @@ pub struct Chain<L, const W: usize> {
     wants_whole_datagrams: bool,
     /// The functions that keep flows apart, by their place in the chain.
     apart: Box<[usize]>,
-    /// Those that read shared state under the addresses with which a packet came.
+    /// The functions that read shared state under the addresses with which a packet came.
     ahead: Box<[usize]>,
     /// The places for flows in an entry.
     slots: Box<[Slot]>,

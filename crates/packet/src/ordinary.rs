@@ -37,7 +37,7 @@ const NETWORK: u16 = 14;
 const TRANSPORT: u16 = 34;
 
 impl OrdinaryHeaders {
-    /// The same headers; `None` if the packet isn't ordinary.
+    /// Makes the short form of these headers; `None` if the packet isn't ordinary.
     // Inlined, so that of headers that were just parsed only the fields kept here are computed.
     #[inline(always)]
     #[must_use]

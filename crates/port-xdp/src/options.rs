@@ -83,7 +83,8 @@ impl Options {
         }
         if self.offload > 0 && !self.interfaces.len().is_multiple_of(2) {
             return refuse(format!(
-                "offload: the XDP program forwards between pairs of interfaces, and here is an odd number of them, {}",
+                "offload: the XDP program sends packets from one interface of a pair to the other, and here is an odd number of \
+                 them, {}; name both interfaces of each pair, or leave offload out",
                 self.interfaces.len()
             ));
         }

@@ -66,7 +66,7 @@ pub type Ahead = [(u64, u64); 2];
 pub struct Returned {
     /// All packets that were taken.
     pub taken: Taken,
-    /// Those of them that never came to the core and were not [counted](Card::count) yet. The core has to count them.
+    /// The taken packets that never came to the core and were not [counted](Card::count) yet. The core has to count them.
     pub ahead: Ahead,
     /// Actions for the packets of each side.
     pub actions: [Action; 2],

@@ -71,7 +71,7 @@ pub enum Joined {
 #[derive(Clone, Copy)]
 enum Unsplit {
     TooShort,
-    /// It is no whole packet of TCP or UDP, its headers are too long or its payload, or its lengths say something else than there is.
+    /// It isn't a whole packet of TCP or UDP, its headers or its payload are too long, or its length fields are wrong.
     Other,
 }
 
@@ -149,8 +149,9 @@ impl Park {
         Ok(keep)
     }
 
-    /// Chooses a place to cut a packet at that goes whole but ends like a tag, as no frame but ours does where the function sees it. Its last
-    /// bytes are parked and a tag takes their place, so that the function sees its length; if they may be headers, the tag comes behind.
+    /// Chooses where to cut a packet that is not split for its length and ends like a tag. The function must see no such end but ours. So the
+    /// packet's last bytes are parked, and a tag of ours takes their place: the packet keeps its length. If these bytes may be headers, the
+    /// tag comes behind them.
     fn cut_tagged(&mut self, link: LinkType, wire_len: u32, frame: &[u8]) -> (usize, Place) {
         let cut = frame.len() - TAG_BYTES;
         let can_park = plain(link, wire_len, frame).is_some_and(|headers| usize::from(headers.payload_offset) <= cut);

@@ -232,7 +232,7 @@ fn real_hosts_talk_through_offloaded_connections() {
     }
 }
 
-/// What a run between two raw sockets has made of each frame, and what is left of it.
+/// The outcome of a run between two raw sockets: the frames that came out, and its own accounts.
 #[cfg(target_os = "linux")]
 struct Made {
     /// For each frame all that came out for it: where, and the bytes.

@@ -75,7 +75,7 @@ fn captures_of_all_kinds_come_out_the_same() {
     assert!(captures == 0 || captures > 20 && splits > 500, "{captures} captures, {splits} splits");
 }
 
-/// What is missing in the output is said where a user looks.
+/// A run says on standard error how many packets are missing in its output.
 #[test]
 fn packets_without_payload_are_told() {
     let folder = Folder::new();

@@ -93,9 +93,9 @@ struct Sum<'p> {
     end: Option<Verdict>,
     /// The headers with which the packet came.
     first: &'p AllHeaders,
-    /// Those of an ordinary packet as they are now.
+    /// The headers of an ordinary packet after the rewrites so far.
     ordinary: Option<OrdinaryHeaders>,
-    /// Those of another packet, if they were rewritten.
+    /// The headers of another packet after the rewrites so far; `None` if there was none.
     other: Option<Headers>,
 }
 
